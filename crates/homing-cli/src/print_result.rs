@@ -179,7 +179,7 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
     parts.push(figures::cost(all));
     parts.push(figures::time(all.wall_ms));
     if let Some(inherited) = &envelope.inherited {
-        parts.push(format!("inherited {}", figures::money(inherited.cost_micros)));
+        parts.push(format!("inherited {}", usd(inherited.cost_micros)));
     }
     match envelope.verified {
         Some(true) => parts.push("verified".to_owned()),

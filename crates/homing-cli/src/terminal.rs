@@ -60,14 +60,6 @@ pub(crate) fn has_input(time: std::time::Duration) -> bool {
     poll(&mut [PollFd::new(&input, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Cuts `text` to at most `width` characters.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
 /// Lines that wait until the screen is given back, while a full-screen view is open.
 static HELD: std::sync::Mutex<Option<Vec<String>>> = std::sync::Mutex::new(None);
 

@@ -388,12 +388,26 @@ pub fn micros_from_usd(amount: &str) -> Result<u64, AmountError> {
     whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(fraction)).ok_or_else(bad)
 }
 
-/// Formats micro-dollars as dollars: `$0.0123`.
+/// Formats micro-dollars as all interfaces show money: from a dollar on in cents, below with two to four decimals, and amounts below a
+/// hundredth of a cent exactly.
+///
+/// ```
+/// use homing_core::limits::usd;
+///
+/// assert_eq!([0, 42, 12_345, 500_000, 12_345_678].map(usd), ["$0", "$0.000042", "$0.0123", "$0.50", "$12.35"]);
+/// ```
 pub fn usd(micros: u64) -> String {
-    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
-    let digits = format!("{rest:06}");
+    let unit = match micros {
+        0 => return "$0".to_owned(),
+        1..100 => 1,
+        // Amounts that round to a dollar are written as one.
+        100..999_950 => 100,
+        _ => 10_000,
+    };
+    let rounded = micros.saturating_add(unit / 2) / unit * unit;
+    let digits = format!("{:06}", rounded % 1_000_000);
     let kept = digits.trim_end_matches('0').len().max(2);
-    format!("${whole}.{}", &digits[..kept])
+    format!("${}.{}", rounded / 1_000_000, &digits[..kept])
 }
 
 #[cfg(test)]
@@ -443,7 +457,23 @@ mod tests {
         for bad in ["", "5,00", "-1", "1e3", ".inf", "NaN", ".", "99999999999999999999"] {
             assert!(micros_from_usd(bad).is_err(), "{bad}");
         }
-        assert_eq!(usd(500_000), "$0.50");
-        assert_eq!(usd(1_234), "$0.001234");
+    }
+
+    #[test]
+    fn money_has_one_format() {
+        let shown =
+            [(0, "$0"), (1, "$0.000001"), (99, "$0.000099"), (100, "$0.0001"), (149, "$0.0001"), (1_250, "$0.0013")]
+                .into_iter()
+                .chain([
+                    (21_000, "$0.021"),
+                    (500_000, "$0.50"),
+                    (999_949, "$0.9999"),
+                    (999_950, "$1.00"),
+                    (1_004_999, "$1.00"),
+                ])
+                .chain([(5_000_000, "$5.00"), (123_456_789, "$123.46"), (u64::MAX, "$18446744073709.55")]);
+        for (micros, text) in shown {
+            assert_eq!(usd(micros), text, "{micros}");
+        }
     }
 }

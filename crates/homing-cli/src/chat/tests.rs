@@ -110,7 +110,7 @@ They are retried in model_call.rs:
 
 
 ─ runs ─────────────────────────────────────────────────────────────────────────
-○ 1 general  - 日本語 and 👩‍🚀                             0 tok       $0   1.0s
+○ 1 general  - 日本語 and 👩‍🚀                               0 tok       $0   1.0s
   · 1.1 explore  look at part 1 of 日本語                  0 tok       $0   0.0s
   · 1.2 explore  look at part 2 of 日本語                  0 tok       $0   0.0s
   · 1.3 explore  look at part 3 of 日本語                  0 tok       $0   0.0s
@@ -127,7 +127,7 @@ fn wide_screen_shows_the_tree_beside_the_text() {
         drawn(130, 16, |frame| view(&mut busy(3), frame)),
         str![[r#"
 general · openai/gpt-4.1 · ~/project                                                                                    0 tok · $0
-› Where are model calls retried?                                               │ ○ 1 general  - 日本語 and 👩‍🚀               1.0s
+› Where are model calls retried?                                               │ ○ 1 general  - 日本語 and 👩‍🚀                 1.0s
                                                                                │   · 1.1 explore  look at part 1 of 日本語    0.0s
 ● delegate to explore: find the retries                                        │   · 1.2 explore  look at part 2 of 日本語    0.0s
                                                                                │   · 1.3 explore  look at part 3 of 日本語    0.0s

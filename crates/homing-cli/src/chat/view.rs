@@ -1,6 +1,6 @@
 //! Draws a conversation: the text, the tree of runs beside or below it, the question or the line that the user writes.
 
-use homing_core::sanitize;
+use homing_core::{limits::usd, sanitize};
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
@@ -11,13 +11,13 @@ use ratatui_core::{
 
 use super::{Chat, cells::QUIET, slash};
 use crate::{
+    columns::cut,
     progress::figures,
     screen::{
         area::{put, spread, take_bottom, take_top},
         editor::{Editor, Rows},
         markdown::markdown,
         tree_lines::tree_lines,
-        wrap::cut,
     },
 };
 
@@ -54,7 +54,7 @@ fn header(chat: &Chat, width: u16) -> Line<'static> {
     let now: u64 = chat.turn.iter().flat_map(|_| chat.board.rows()).map(|row| row.tokens).sum();
     let cost: u64 = chat.turn.iter().flat_map(|_| chat.board.rows()).map(|row| row.cost_micros).sum();
     let tokens = figures::tokens(chat.spent.input + chat.spent.output + now);
-    let cost = figures::money(chat.spent.cost_micros + cost);
+    let cost = usd(chat.spent.cost_micros + cost);
     spread(left, vec![Span::styled(format!("  {tokens} tok · {cost}"), QUIET)], " ", width)
 }
 
@@ -66,14 +66,14 @@ fn state_line(chat: &Chat, width: u16) -> Line<'static> {
     };
     let time = figures::time(chat.now.saturating_sub(turn.began));
     let cost: u64 = chat.board.rows().map(|row| row.cost_micros).sum();
-    let of = turn.limit.map(|limit| format!(" of {}", figures::money(limit))).unwrap_or_default();
+    let of = turn.limit.map(|limit| format!(" of {}", usd(limit))).unwrap_or_default();
     let sign = if chat.dialog.is_some() { ("○ ", Color::Yellow) } else { ("● ", Color::Cyan) };
     let doing = if chat.dialog.is_some() { "waiting for your answer".to_owned() } else { chat.activity() };
     let left =
         vec![Span::styled("─ ", QUIET), Span::styled(sign.0, Style::new().fg(sign.1)), Span::raw(format!("{doing} "))];
     let budget = chat.board.rows().filter(|row| row.waits_for_budget()).count();
     let budget = if budget > 0 { format!("{budget} waiting for budget · ") } else { String::new() };
-    spread(left, vec![Span::styled(format!(" {budget}{}{of} · {time} ─", figures::money(cost)), QUIET)], "─", width)
+    spread(left, vec![Span::styled(format!(" {budget}{}{of} · {time} ─", usd(cost)), QUIET)], "─", width)
 }
 
 fn footer(chat: &Chat, width: u16) -> Line<'static> {

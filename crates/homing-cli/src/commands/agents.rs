@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use super::{check::diagnostic_as_json, run::plan};
 use crate::{
     cli::{AgentsArgs, run::WithArgs},
+    columns,
     exit::{Exit, Trouble},
     session::{Session, SessionRequest, warnings_line},
     terminal,
@@ -159,11 +160,12 @@ fn origins(definition: &AgentDefinition) -> Value {
 
 fn list(session: &Session, out: &mut dyn Write) -> std::io::Result<()> {
     let rows: Vec<[String; 3]> = session.homing.registry().all().map(row).collect();
-    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widest = |column: usize| columns::widest(rows.iter().map(|row| row[column].as_str()));
     let (names, sources) = (widest(0).min(40), widest(1));
     let width = terminal::width().map_or(usize::MAX, |width| width.saturating_sub(names + sources + 4).max(20));
     for [name, source, description] in &rows {
-        writeln!(out, "{name:names$}  {source:sources$}  {}", terminal::cut(description, width))?;
+        let (name, source) = (columns::cell(name, names), columns::cell(source, sources));
+        writeln!(out, "{name}  {source}  {}", columns::cut(description, width))?;
     }
     for warning in session.hidden_agents() {
         terminal::say(&format!("warning: {warning}"));

@@ -12,6 +12,7 @@ use homing_runtime::OnDemand;
 
 use crate::{
     cli::{ConfigArgs, ConfigCommand},
+    columns,
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -64,7 +65,7 @@ fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
             values.insert(key.to_owned(), (format!("{value:?}"), format!("${variable}")));
         }
     }
-    let keys = values.keys().map(|key| key.chars().count()).max().unwrap_or(0).min(40);
+    let keys = columns::widest(values.keys().map(String::as_str)).min(40);
     for (key, (value, from)) in &values {
         print(&sanitize::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
     }

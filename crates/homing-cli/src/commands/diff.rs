@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::changes::DiffArgs,
+    columns,
     exit::{Exit, Trouble, print},
     progress::figures,
     terminal,
@@ -81,7 +82,7 @@ impl RunChanges {
     pub(crate) fn say_unrecorded(&self) {
         const SHOWN: usize = 10;
         for UnrecordedChange { place, what, why, .. } in self.unrecorded.iter().take(SHOWN) {
-            let what = terminal::cut(&sanitize::inert_line(what), 80);
+            let what = columns::cut(&sanitize::inert_line(what), 80);
             terminal::say(&format!("note: {place} ran `{what}`: {why}"));
         }
         if self.unrecorded.len() > SHOWN {

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::{
     cli::{journal::RunsArgs, run::JournalArgs},
+    columns::{self, UnicodeWidthStr},
     commands::which_run::in_project,
     config::Layered,
     exit::{Exit, Trouble, print},
@@ -146,15 +147,15 @@ fn project_name(row: &RunRow) -> String {
 }
 
 fn print_rows(rows: &[RunRow], is_all: bool) -> anyhow::Result<()> {
-    let agents = rows.iter().map(|row| row.agent.chars().count()).max().unwrap_or(0).clamp(5, 24);
+    let agents = columns::widest(rows.iter().map(|row| row.agent.as_str())).clamp(5, 24);
     let now = millis_now();
     for row in rows {
         let id = short_id(row.run);
         let project = if is_all { project_name(row) } else { String::new() };
         let place = if row.place.depth() == 0 { String::new() } else { format!("{} ", row.place) };
-        let agent = terminal::cut(&sanitize::inert_line(&row.agent), agents);
+        let agent = columns::cell(&sanitize::inert_line(&row.agent), agents);
         let head = format!(
-            "{id}  {:<11}  {agent:<agents$}  {:>9}  {:>8}  {:>7}  ",
+            "{id}  {:<11}  {agent}  {:>9}  {:>8}  {:>7}  ",
             row.status.name(),
             format!("{} tok", figures::tokens(row.usage.input + row.usage.output)),
             figures::cost(&row.usage),
@@ -162,8 +163,8 @@ fn print_rows(rows: &[RunRow], is_all: bool) -> anyhow::Result<()> {
         );
         let waiting = waiting_for_budget(row);
         let task = format!("{project}{place}{waiting}{}", sanitize::inert_line(&row.task));
-        let width = terminal::width().map_or(60, |width| width.saturating_sub(head.chars().count()).max(10));
-        print(&format!("{head}{}", terminal::cut(&task, width)))?;
+        let width = terminal::width().map_or(60, |width| width.saturating_sub(head.width()).max(10));
+        print(&format!("{head}{}", columns::cut(&task, width)))?;
     }
     Ok(())
 }
@@ -187,12 +188,12 @@ fn ago(millis: u64) -> String {
 }
 
 fn print_sums(sums: &[UsageSum]) -> anyhow::Result<()> {
-    let names = sums.iter().map(|sum| sum.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
+    let names = columns::widest(sums.iter().map(|sum| sum.name.as_str())).clamp(5, 40);
     for sum in sums {
         let EnvelopeUsage { input, output, turns, .. } = sum.usage;
         print(&format!(
-            "{:<names$}  {:>10}  {:>10}  {:>9} tok  {:>10}",
-            terminal::cut(&sanitize::inert_line(&sum.name), names),
+            "{}  {:>10}  {:>10}  {:>9} tok  {:>10}",
+            columns::cell(&sanitize::inert_line(&sum.name), names),
             figures::count(sum.runs, "run"),
             figures::count(turns, "turn"),
             figures::tokens(input + output),

@@ -20,6 +20,7 @@ use homing_tools::{
 use self::effects::Effects;
 use crate::{
     cli::TrustArgs,
+    columns,
     config::Layered,
     exit::{Exit, Trouble, TroubleKind, print},
     progress::figures,
@@ -140,7 +141,7 @@ async fn approve(
         }
     })?;
     for tool in &offer.tools {
-        print(&sanitize::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
+        print(&sanitize::inert_line(&format!("{}  {}", tool.name, columns::cut(&tool.description, 100))))?;
     }
     for refused in &offer.refused {
         terminal::say(&format!("ignored: {refused}"));

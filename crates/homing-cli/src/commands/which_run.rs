@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use crate::{
     cli::{journal::ScopeArgs, run::WithArgs},
+    columns,
     exit::Trouble,
-    terminal,
 };
 
 /// Maximum number of characters of a task in a line about its run.
@@ -51,7 +51,7 @@ pub(crate) fn find(journal: &SqliteJournal, id: &str, project: Option<PathBuf>) 
             FindError::NotFound(_) => {
                 trouble.hint("`homing runs` lists the runs of this project, `--all` those of all")
             }
-            FindError::Ambiguous { .. } | FindError::Journal(_) => trouble,
+            FindError::TooShort(_) | FindError::Ambiguous { .. } | FindError::Journal(_) => trouble,
         }
     })
 }
@@ -59,7 +59,7 @@ pub(crate) fn find(journal: &SqliteJournal, id: &str, project: Option<PathBuf>) 
 /// Names a run, its agent, its task and its project.
 pub(crate) fn described(run: &RunRef) -> String {
     let place = if run.place.depth() == 0 { String::new() } else { format!("{} ", run.place) };
-    let task = terminal::cut(&sanitize::inert_line(run.task.trim()), MAX_TASK);
+    let task = columns::cut(&sanitize::inert_line(run.task.trim()), MAX_TASK);
     let agent = sanitize::inert_line(&run.agent);
     format!("run {} ({place}{agent}, {task:?}){}", short_id(run.run), in_project(run.project.as_deref()))
 }

@@ -1,6 +1,6 @@
 //! Draws the live trees: a list, the runs of the chosen tree, and what happened last.
 
-use homing_core::{envelope::Status, sanitize, short_id::short_id};
+use homing_core::{envelope::Status, limits::usd, sanitize, short_id::short_id};
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
@@ -11,12 +11,12 @@ use ratatui_core::{
 
 use super::{LiveTrees, Mode, WatchedTree};
 use crate::{
+    columns::{cell, cut},
     progress::{figures, first_line, frame::Look, frame::row_line},
     screen::{
         area::{put, spread, take_bottom, take_top},
         editor::Editor,
         tree_lines::styled,
-        wrap::cut,
     },
 };
 
@@ -52,7 +52,7 @@ fn header(state: &LiveTrees, width: u16) -> Line<'static> {
     let left = vec![Span::styled(count, bold), Span::styled(format!(" · {scope}"), QUIET)];
     let spent: u64 = state.trees.iter().filter_map(|tree| Some(tree.fold.root()?.subtree.usage.cost_micros)).sum();
     let held: u64 = state.trees.iter().filter_map(|tree| Some(tree.fold.root()?.held.cost_micros)).sum();
-    let money = format!("  spent {}, held {}", figures::money(spent), figures::money(held));
+    let money = format!("  spent {}, held {}", usd(spent), usd(held));
     spread(left, vec![Span::styled(money, QUIET)], " ", width)
 }
 
@@ -106,7 +106,7 @@ fn tree_line(state: &LiveTrees, tree: &WatchedTree, width: u16) -> Line<'static>
     let project =
         if tree.project.is_empty() { String::new() } else { format!("{}  ", sanitize::inert_line(&tree.project)) };
     let right = format!("  {open}/{runs} runs  {}  {:>6}", money(tree), figures::time(took));
-    let agent = format!("{:<12} ", cut(&sanitize::inert_line(&root.spawned.agent.name), 12));
+    let agent = cell(&sanitize::inert_line(&root.spawned.agent.name), 12) + " ";
     let left = vec![
         Span::styled(sign, Style::new().fg(colour)),
         Span::styled(agent, Style::new().add_modifier(Modifier::BOLD)),
@@ -134,10 +134,10 @@ fn money(tree: &WatchedTree) -> String {
     let Some(root) = tree.fold.root() else { return String::new() };
     let held = match root.held.cost_micros {
         0 => String::new(),
-        held => format!(" + {} held", figures::money(held)),
+        held => format!(" + {} held", usd(held)),
     };
-    let limit = root.limits.cost_micros.value().map(|limit| format!(" of {}", figures::money(limit)));
-    format!("{}{held}{}", figures::money(root.subtree.usage.cost_micros), limit.unwrap_or_default())
+    let limit = root.limits.cost_micros.value().map(|limit| format!(" of {}", usd(limit)));
+    format!("{}{held}{}", usd(root.subtree.usage.cost_micros), limit.unwrap_or_default())
 }
 
 /// Draws the chosen tree: a line about it, its runs, and what happened last to the chosen one.

@@ -4,7 +4,7 @@ use homing_core::{fact::Fact, sanitize};
 use homing_runtime::event::{Event, TransientKind};
 use uuid::Uuid;
 
-use super::frame::wrapped;
+use crate::columns::broken;
 
 /// The text of the root run's replies, as far as it has arrived.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl AnswerStream {
         if self.line.trim().is_empty() {
             return Vec::new();
         }
-        let mut lines = wrapped(&sanitize::inert(&self.line), width);
+        let mut lines = broken(&sanitize::inert(&self.line), width);
         let surplus = lines.len().saturating_sub(most);
         lines.drain(..surplus);
         lines

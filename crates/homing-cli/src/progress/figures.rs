@@ -26,20 +26,11 @@ pub(crate) fn time(millis: u64) -> String {
 pub(crate) fn cost(usage: &EnvelopeUsage) -> String {
     let EnvelopeUsage { cost_micros, at_most_micros, estimated, .. } = *usage;
     match (estimated, cost_micros.saturating_sub(at_most_micros)) {
-        (false, _) => money(cost_micros),
-        (true, 0) => format!("at most {}", money(cost_micros)),
+        (false, _) => usd(cost_micros),
+        (true, 0) => format!("at most {}", usd(cost_micros)),
         // Records of earlier versions do not say which part was estimated.
-        (true, _) if at_most_micros <= 1 => format!("at most {}", money(cost_micros)),
-        (true, measured) => format!("{} + at most {}", money(measured), money(at_most_micros)),
-    }
-}
-
-/// Formats money with four decimal places.
-pub(crate) fn money(micros: u64) -> String {
-    match micros {
-        0 => "$0".to_owned(),
-        1..100 => "<$0.0001".to_owned(),
-        _ => usd(micros / 100 * 100),
+        (true, _) if at_most_micros <= 1 => format!("at most {}", usd(cost_micros)),
+        (true, measured) => format!("{} + at most {}", usd(measured), usd(at_most_micros)),
     }
 }
 
@@ -56,6 +47,5 @@ mod tests {
     fn figures_are_short() {
         assert_eq!([tokens(999), tokens(12_345), tokens(4_500_000)], ["999", "12.3k", "4.5M"]);
         assert_eq!([time(420), time(12_000), time(185_000), time(3_720_000)], ["0.4s", "12s", "3m05s", "1h02m"]);
-        assert_eq!([money(0), money(5), money(12_345), money(1_500_000)], ["$0", "<$0.0001", "$0.0123", "$1.50"]);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use homing_core::{envelope::Status, place::Place};
+use homing_core::{envelope::Status, limits::usd, place::Place};
 
 use super::{Board, BoardRow, figures};
+use crate::columns::{UnicodeWidthStr, cut_with};
 
 /// The size and abilities of the screen.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ pub(crate) fn frame(board: &Board, look: Look) -> Vec<String> {
     if lines.len() > most {
         lines.truncate(most.saturating_sub(1));
         let left = rows.len() - lines.len();
-        lines.push(cut(&format!("{} {}", dots(look), figures::count(left as u64, "more run")), look.width));
+        lines.push(cut(&format!("{} {}", dots(look), figures::count(left as u64, "more run")), look, look.width));
     }
     lines
 }
@@ -48,10 +49,10 @@ pub(crate) fn bar(board: &Board, of: usize, look: Look) -> String {
         done.repeat(full),
         open.repeat(width - full),
         figures::tokens(tokens),
-        figures::money(cost),
+        usd(cost),
         figures::time(took)
     );
-    cut(&line, look.width)
+    cut(&line, look, look.width)
 }
 
 /// Removes whole subtrees until the rest fits: finished ones first, then the deepest.
@@ -120,9 +121,9 @@ fn line(row: &BoardRow, (open, finished): (usize, usize), now: u64, look: Look) 
         (open, finished) => format!(" ({open} hidden, {finished} finished)"),
     };
     let tail = tail(row, now, look);
-    let available = look.width.saturating_sub(columns(&tail) + 1);
-    let left = cut(&format!("{head}{folded}  {}", row.activity), available);
-    let gap = " ".repeat(look.width.saturating_sub(columns(&left) + columns(&tail)));
+    let available = look.width.saturating_sub(tail.width() + 1);
+    let left = cut(&format!("{head}{folded}  {}", row.activity), look, available);
+    let gap = " ".repeat(look.width.saturating_sub(left.width() + tail.width()));
     format!("{left}{gap}{tail}").trim_end().to_owned()
 }
 
@@ -132,7 +133,7 @@ fn tail(row: &BoardRow, now: u64, look: Look) -> String {
     match look.width {
         0..30 => String::new(),
         30..60 => format!("{time:>6}"),
-        _ => format!("{:>7} tok {:>8} {time:>6}", figures::tokens(row.tokens), figures::money(row.cost_micros)),
+        _ => format!("{:>7} tok {:>8} {time:>6}", figures::tokens(row.tokens), usd(row.cost_micros)),
     }
 }
 
@@ -157,46 +158,8 @@ fn dots(look: Look) -> &'static str {
 }
 
 /// Cuts `text` to at most `width` columns.
-fn cut(text: &str, width: usize) -> String {
-    let mut used = 0;
-    let mut out = String::new();
-    for c in text.chars() {
-        used += wide(c);
-        if used > width {
-            return out;
-        }
-        out.push(c);
-    }
-    out
-}
-
-fn columns(text: &str) -> usize {
-    text.chars().map(wide).sum()
-}
-
-/// Wraps `text` into lines of at most `width` columns.
-pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for c in text.chars() {
-        if used + wide(c) > width.max(2) {
-            lines.push(String::new());
-            used = 0;
-        }
-        used += wide(c);
-        lines.last_mut().expect("there is always a line").push(c);
-    }
-    lines
-}
-
-/// Returns the columns of a character: two for East Asian characters and pictographs, none for combining marks.
-fn wide(c: char) -> usize {
-    match u32::from(c) {
-        0x300..=0x36f | 0x200d | 0xfe00..=0xfe0f | 0x1f3fb..=0x1f3ff => 0,
-        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f => 2,
-        0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f300..=0x1faff | 0x20000..=0x3fffd => 2,
-        _ => 1,
-    }
+fn cut(text: &str, look: Look, width: usize) -> String {
+    cut_with(text, width, dots(look))
 }
 
 /// Returns the line with its sign in colour.
@@ -274,10 +237,10 @@ mod tests {
     #[test]
     fn twenty_ascii_columns_are_enough() {
         let lines = frame(&small(), Look { width: 20, height: 10, is_unicode: false });
-        assert!(lines.iter().all(|line| columns(line) <= 20), "{lines:?}");
+        assert!(lines.iter().all(|line| line.width() <= 20), "{lines:?}");
         assert!(lines[1].trim_start().starts_with("+ explore") && lines[3].contains("x plan"), "{lines:?}");
         for width in 0..40 {
-            assert!(frame(&small(), look(width, 3)).iter().all(|line| columns(line) <= width));
+            assert!(frame(&small(), look(width, 3)).iter().all(|line| line.width() <= width));
         }
     }
 

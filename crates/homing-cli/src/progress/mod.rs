@@ -225,7 +225,7 @@ pub(crate) fn failed_line(result: &ToolResult) -> Option<String> {
 /// Returns the first line that contains a letter or digit.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().find(|line| line.contains(char::is_alphanumeric)).unwrap_or_default();
-    sanitize::inert_line(&crate::terminal::cut(line.trim(), 200))
+    sanitize::inert_line(&crate::columns::cut(line.trim(), 200))
 }
 
 /// Returns the name of a model without its provider.

@@ -1,6 +1,6 @@
 //! Progress as lines, for logs and pipes.
 
-use homing_core::{fact::Fact, question::Answer};
+use homing_core::{fact::Fact, limits::usd, question::Answer};
 use homing_runtime::event::{Event, TransientKind};
 
 use super::{Board, call_line, failed_line, figures, first_line};
@@ -35,7 +35,7 @@ pub(crate) fn detail(event: &Event, board: &Board) -> Option<String> {
         Fact::Replied { reply } => {
             let usage = &reply.usage;
             let (input, output) = (figures::tokens(usage.input), figures::tokens(usage.output));
-            let cost = figures::money(usage.cost_micros);
+            let cost = usd(usage.cost_micros);
             format!("replied: {input} in, {output} out, {cost} · {}", first_line(&reply.text()))
         }
         Fact::AskFailed { failure, .. } => format!("the model call failed: {}", first_line(&failure.error.to_string())),
@@ -58,7 +58,7 @@ fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
         Fact::Ended(ended) => {
             let row = board.row(run)?;
             let how = ended.outcome.status().replace('_', " ");
-            let (tokens, cost) = (figures::tokens(row.tokens), figures::money(row.cost_micros));
+            let (tokens, cost) = (figures::tokens(row.tokens), usd(row.cost_micros));
             Some(format!("{how} · {tokens} tokens · {cost} · {}", figures::time(row.took(board.now))))
         }
         Fact::Returned { result, .. } => failed_line(result),

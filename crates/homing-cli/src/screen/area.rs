@@ -8,7 +8,8 @@ use ratatui_core::{
 };
 use unicode_width::UnicodeWidthStr;
 
-use super::wrap::{columns_of, cut};
+use super::wrap::columns_of;
+use crate::columns::cut;
 
 /// Takes lines from the bottom of an area.
 pub(crate) fn take_bottom(area: &mut Rect, height: u16) -> Rect {

@@ -96,22 +96,6 @@ pub(crate) fn wrap_text(text: &str, style: Style, width: usize, indent: &Indent)
     lines
 }
 
-/// Cuts a line to `width` columns; what is left out is shown as `…`.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let (mut out, mut used) = (String::new(), 1);
-    for character in text.graphemes(true) {
-        used += character.width();
-        if used > width {
-            break;
-        }
-        out.push_str(character);
-    }
-    if width > 0 { out + "…" } else { out }
-}
-
 /// Returns the columns that these spans take.
 pub(crate) fn columns_of(spans: &[Span<'_>]) -> usize {
     spans.iter().map(|span| span.content.width()).sum()
@@ -184,13 +168,5 @@ mod tests {
                 assert!(line.width() <= width.max(2), "{width}: {line:?}");
             }
         }
-    }
-
-    #[test]
-    fn cut_shows_that_something_is_missing() {
-        assert_eq!(cut("日本語", 6), "日本語");
-        assert_eq!(cut("日本語", 5), "日本…");
-        assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!(cut("abc", 0), "");
     }
 }

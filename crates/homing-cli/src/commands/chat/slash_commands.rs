@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use homing_core::sanitize;
+use homing_core::{limits::usd, sanitize};
 use uuid::Uuid;
 
 use super::conversation::{Conversation, run_at};
@@ -108,11 +108,11 @@ impl Conversation {
         if let Some(active) = &self.active {
             let tree = active.run.tree();
             if let Some(root) = tree.root() {
-                let limit = root.limits.cost_micros.value().map_or_else(|| "none".to_owned(), figures::money);
+                let limit = root.limits.cost_micros.value().map_or_else(|| "none".to_owned(), usd);
                 text.push_str(&format!(
                     "\n\nthis turn: spent {}, held {}, limit {limit}",
-                    figures::money(root.subtree.usage.cost_micros),
-                    figures::money(root.held.cost_micros)
+                    usd(root.subtree.usage.cost_micros),
+                    usd(root.held.cost_micros)
                 ));
             }
         }
@@ -126,7 +126,7 @@ impl Conversation {
             text.push_str("\n\n| model | tokens | cost |\n|---|---|---|\n");
         }
         for (model, (tokens, cost)) in models {
-            text.push_str(&format!("| {model} | {} | {} |\n", figures::tokens(tokens), figures::money(cost)));
+            text.push_str(&format!("| {model} | {} | {} |\n", figures::tokens(tokens), usd(cost)));
         }
         text
     }

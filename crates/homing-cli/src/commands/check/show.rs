@@ -15,7 +15,7 @@ use homing_core::{
 };
 use homing_load::{CheckReport, MAX_FILE};
 
-use crate::terminal;
+use crate::{columns, terminal};
 
 /// Maximum number of further places of a diagnostic that are named.
 const MAX_PLACES: usize = 5;
@@ -90,7 +90,7 @@ fn places(first: &Diagnostic, others: &[&Diagnostic]) -> String {
     let place = |diagnostic: &&Diagnostic| {
         let line = if diagnostic.line == 0 { String::new() } else { format!(":{}", diagnostic.line) };
         let other = quoted(diagnostic).into_iter().zip(&of_first).find(|(name, first)| name != *first);
-        let name = other.map(|(name, _)| format!(" (`{}`)", terminal::cut(&name, MAX_NAME))).unwrap_or_default();
+        let name = other.map(|(name, _)| format!(" (`{}`)", columns::cut(&name, MAX_NAME))).unwrap_or_default();
         format!("{}{line}{name}", shown(diagnostic))
     };
     let named: Vec<String> = others.iter().take(MAX_PLACES).map(place).collect();

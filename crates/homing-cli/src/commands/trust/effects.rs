@@ -22,7 +22,7 @@ use homing_tools::{
 };
 use serde_json::Value;
 
-use crate::terminal;
+use crate::{columns, terminal};
 
 /// Maximum number of lines in a group.
 const MAX_LINES: usize = 20;
@@ -142,7 +142,7 @@ impl Effects {
         for (title, effects) in groups.iter().filter(|(_, effects)| !effects.is_empty()) {
             terminal::say(&format!("{title}:"));
             for Effect { text, file } in effects.iter().take(MAX_LINES) {
-                let text = terminal::cut(&text.replace('\n', " ⏎ "), MAX_COMMAND);
+                let text = columns::cut(&text.replace('\n', " ⏎ "), MAX_COMMAND);
                 terminal::say(&format!("  {text}  ({}){}", file.display(), mark(file)));
             }
             if effects.len() > MAX_LINES {
