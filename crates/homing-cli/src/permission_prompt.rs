@@ -91,9 +91,9 @@ impl TerminalPrompt {
         &self.notifier
     }
 
-    /// Returns whether there is a terminal to ask at.
+    /// Returns whether there is a terminal to ask at. A process in the background has one, too: its questions wait.
     pub(crate) fn is_possible() -> bool {
-        stdin().is_terminal() && terminal::is_watched() && terminal::is_in_foreground()
+        stdin().is_terminal() && terminal::is_watched()
     }
 
     /// Returns whether a question is on the screen, which must not be drawn over.
@@ -281,21 +281,19 @@ impl Drop for OpenPrompt<'_> {
 /// Reads a line while `wanted`. A process in the background does not read, because that would stop it: it waits until the user
 /// brings it to the foreground.
 fn read_line(prompt: &str, wanted: &AtomicBool) -> Option<String> {
-    let mut is_prompted = false;
+    let mut was_in_foreground = None;
     while wanted.load(Ordering::Relaxed) {
-        if !terminal::is_in_foreground() {
-            if is_prompted {
-                terminal::say("\nthe question waits: bring this process to the foreground with `fg`");
+        let is_in_foreground = terminal::is_in_foreground();
+        if was_in_foreground.replace(is_in_foreground) != Some(is_in_foreground) {
+            if is_in_foreground {
+                terminal::prompt(prompt);
+            } else {
+                terminal::say("\n  the question waits: bring this process to the foreground with `fg`");
             }
-            is_prompted = false;
+        }
+        if !is_in_foreground {
             std::thread::sleep(POLL);
-            continue;
-        }
-        if !is_prompted {
-            terminal::prompt(prompt);
-            is_prompted = true;
-        }
-        if terminal::has_input(POLL) {
+        } else if terminal::has_input(POLL) {
             let mut line = String::new();
             let read = BufReader::new(stdin().lock()).read_line(&mut line).ok()?;
             return (read > 0).then_some(line);

@@ -6,7 +6,7 @@ use homing_testing::{FakeResponse, ReceivedRequest, ResponseStep};
 
 use crate::{
     terminal::Screen,
-    world::{World, code, err, wait_until},
+    world::{World, code, err},
 };
 
 const CHAT: &str = "chat --sandbox off --model openai/gpt-4.1";
@@ -47,8 +47,8 @@ impl Screen {
 
     /// Checks that the terminal is as a shell needs it.
     fn is_restored(&self) {
-        self.say("clear; stty -a | tr ' ' '\\n' | grep -x -e icanon -e echo | tr '\\n' ' '; echo end");
-        let shown = self.wait_for("end");
+        self.say("clear; stty -a | tr ' ' '\\n' | grep -x -e icanon -e echo | tr '\\n' ' '; echo e''nd");
+        let shown = self.wait_for("end\n");
         assert!(shown.contains("icanon echo") || shown.contains("echo icanon"), "{shown}");
         assert_eq!(self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]).trim(), "0 1");
     }
@@ -171,7 +171,7 @@ fn killed_conversation_is_taken_up_with_its_turn() {
     screen.tmux(&["respawn-pane", "-k", "sh"]);
     screen.send("PS1='$ '; clear");
     screen.homing("continue --sandbox off");
-    wait_until("the second turn is finished, too", || screen.shows().matches("finished after all").count() == 2);
+    screen.wait_until("the second turn is finished, too", |shown| shown.matches("finished after all").count() == 2);
     screen.signal("-TERM");
     screen.wait_for("left with 143");
     screen.is_restored();
@@ -215,7 +215,7 @@ fn message_reaches_the_running_agent_and_children_are_shown() {
     screen.wait_for("You are talking to general");
     screen.say("lead them");
     screen.wait_for("│   ● 1.1 explore");
-    wait_until("many children are shown", || screen.shows().matches("explore").count() > 30);
+    screen.wait_until("many children are shown", |shown| shown.matches("explore").count() > 30);
     screen.tmux(&["resize-window", "-x", "80", "-y", "24"]);
     screen.wait_for("─ runs ─");
     screen.say("/cancel 1.1");
@@ -269,7 +269,7 @@ fn pictures_are_attached_and_a_stopped_call_does_not_spoil_the_next_message() {
     screen.key("C-c");
     screen.wait_for("cancelled · ");
     screen.say("go on");
-    wait_until("the next turn is done", || screen.shows().matches("seen").count() == 2);
+    screen.wait_until("the next turn is done", |shown| shown.matches("seen").count() == 2);
     screen.say("/cost");
     screen.wait_for("openai/gpt-4.1 │");
 }

@@ -1,6 +1,7 @@
 //! `homing run` in a real terminal: tmux is the terminal, a provider on the loopback keeps the run busy.
 
 use std::{
+    cell::Cell,
     process::Command,
     time::{Duration, Instant},
 };
@@ -13,6 +14,9 @@ pub(crate) struct Screen {
     socket: String,
     pub(crate) folder: TempDir,
     pub(crate) provider: FakeProvider,
+    /// The number of the program that runs, as its last line shows it.
+    running: Cell<Option<usize>>,
+    started: Cell<usize>,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -31,7 +35,8 @@ impl Screen {
         let provider = runtime.block_on(FakeProvider::start(script));
         let folder = TempDir::new().expect("a temporary folder");
         let socket = format!("homing-test-{}-{}", std::process::id(), provider.url().rsplit(':').next().unwrap());
-        let screen = Self { socket, folder, provider, _runtime: runtime };
+        let screen =
+            Self { socket, folder, provider, running: Cell::default(), started: Cell::default(), _runtime: runtime };
         let path = screen.folder.path().display().to_string();
         let size = [columns.to_string(), lines.to_string()];
         screen.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &size[0], "-y", &size[1], "-c", &path, "sh"]);
@@ -51,8 +56,11 @@ impl Screen {
     pub(crate) fn homing(&self, args: &str) {
         let program = snapbox::cmd::cargo_bin!("homing").display();
         let (home, url) = (self.folder.path().display(), self.provider.url());
+        let number = self.started.get() + 1;
+        self.started.set(number);
+        self.running.set(Some(number));
         let script = format!(
-            "env -i HOME={home} TERM=screen LC_ALL=C.UTF-8 PATH=\"$PATH\" OPENAI_BASE_URL={url} {program} {args}; echo \"left with $?\""
+            "env -i HOME={home} TERM=screen LC_ALL=C.UTF-8 PATH=\"$PATH\" OPENAI_BASE_URL={url} {program} {args}; echo \"left with $? ({number})\""
         );
         std::fs::write(self.folder.path().join("go"), script).unwrap();
         self.send("clear; . ./go");
@@ -62,17 +70,53 @@ impl Screen {
         self.tmux(&["capture-pane", "-p"])
     }
 
+    /// Waits until the screen shows this, and returns it.
     pub(crate) fn wait_for(&self, what: &str) -> String {
+        self.wait_until(what, |shown| shown.contains(what))
+    }
+
+    /// Waits until the screen is so, and returns it. Fails at once if the program has exited, so that the time limit, which must not
+    /// fail a test on a busy machine, can be generous.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let shown = self.shows();
-            if shown.contains(what) {
+            let has_left = self.running.get().is_some_and(|number| has_left(&shown, number));
+            if is_so(&shown) {
+                if has_left {
+                    self.running.set(None);
+                }
                 return shown;
             }
-            assert!(begun.elapsed() < Duration::from_secs(60), "`{what}` never came:\n{shown}");
+            assert!(!has_left, "the program has exited without `{what}`:\n{shown}");
+            assert!(begun.elapsed() < TIME_LIMIT, "`{what}` never came:\n{shown}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+
+    /// Exports the variables that the program needs to the shell, and returns the program: for jobs of the shell.
+    pub(crate) fn shell_with_jobs(&self) -> String {
+        let (home, url) = (self.folder.path().display(), self.provider.url());
+        self.send(&format!("export HOME={home} OPENAI_BASE_URL={url} OPENAI_API_KEY=k; set -m; clear"));
+        snapbox::cmd::cargo_bin!("homing").display().to_string()
+    }
+
+    /// Writes the user's configuration.
+    pub(crate) fn configure(&self, text: &str) -> std::path::PathBuf {
+        let path = self.folder.path().join(".config/homing/config.toml");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+/// Maximum time that a test waits for the screen.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// Returns whether the shell shows that the program with this number has exited.
+fn has_left(shown: &str, number: usize) -> bool {
+    let end = format!("({number})");
+    shown.lines().any(|line| line.starts_with("left with ") && line.trim_end().ends_with(&end))
 }
 
 impl Drop for Screen {
@@ -103,9 +147,7 @@ fn live_tree_follows_the_terminal_size_and_ctrl_c_stops() {
     assert!(shown.contains("○ general") && shown.contains("● explore"), "{shown}");
     assert_eq!(shown.matches("general").count(), 1, "the tree is painted over itself:\n{shown}");
     screen.tmux(&["resize-window", "-x", "24", "-y", "8"]);
-    std::thread::sleep(Duration::from_millis(700));
-    let small = screen.shows();
-    assert!(small.contains("● explore") && !small.contains("tok"), "{small}");
+    screen.wait_until("a small tree", |small| small.contains("● explore") && !small.contains("tok"));
     screen.tmux(&["resize-window", "-x", "90", "-y", "20"]);
     screen.tmux(&["send-keys", "C-c"]);
     let shown = screen.wait_for("left with 130");
@@ -148,9 +190,7 @@ fn question_is_asked_and_always_is_remembered() {
     let agents = screen.folder.path().join(".claude/agents");
     std::fs::create_dir_all(&agents).unwrap();
     std::fs::write(agents.join("careful.md"), agent).unwrap();
-    let config = screen.folder.path().join(".config/homing/config.toml");
-    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    std::fs::write(&config, "[rules]\nask = ['write']\n").unwrap();
+    let config = screen.configure("[rules]\nask = ['write']\n");
     screen.homing("run --agent careful --model openai/gpt-4.1 go");
     let shown = screen.wait_for("[y]es, [n]o, [a]lways");
     assert!(shown.contains("allow careful to use write on new.txt?") && shown.contains("+x"), "{shown}");
@@ -187,9 +227,7 @@ fn reason_for_declining_reaches_the_model() {
     }) else {
         return;
     };
-    let config = screen.folder.path().join(".config/homing/config.toml");
-    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    std::fs::write(&config, "[rules]\nask = ['bash(git push *)']\n").unwrap();
+    screen.configure("[rules]\nask = ['bash(git push *)']\n");
     screen.homing("run --model openai/gpt-4.1 go");
     let shown = screen.wait_for("[y]es, [n]o, [a]lways");
     assert!(shown.contains("allow general to run this command (bash)?") && shown.contains("  git push"), "{shown}");
@@ -230,27 +268,93 @@ fn answer_is_streamed_once_and_shown_above_the_costs() {
     assert!(shown.contains("done · 1 run · 1 turn") || shown.contains("done · 1 turn"), "{shown}");
 }
 
-#[test]
-fn run_in_the_background_is_not_stopped_by_its_question() {
-    let Some(screen) = Screen::open(100, 24, |_, seen| {
+/// A run that wants to write a file, and says so afterwards.
+fn writes() -> impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static {
+    |_, seen| {
         if seen.body.contains("\"role\":\"tool\"") {
             FakeResponse::chat_text("went on")
         } else {
             FakeResponse::chat_calls(&[("write", r#"{"path":"a.txt","content":"x"}"#)])
         }
-    }) else {
-        return;
+    }
+}
+
+#[test]
+fn question_of_a_background_job_waits_for_the_foreground() {
+    let Some(screen) = Screen::open(100, 24, writes()) else { return };
+    screen.configure("[rules]\nask = ['write']\n");
+    let program = screen.shell_with_jobs();
+    screen.send(&format!("{program} run --model openai/gpt-4.1 go &"));
+    let shown = screen.wait_for("bring this process to the foreground with `fg`");
+    assert!(shown.contains("allow general to use write on a.txt?"), "{shown}");
+    // A process that reads from the terminal in the background is stopped by SIGTTIN, so it must not try.
+    screen.send("clear; jobs; echo jo''bs");
+    let shown = screen.wait_for("jobs\n");
+    assert!(shown.contains("Running") && !shown.contains("Stopped"), "{shown}");
+    assert!(!screen.folder.path().join("a.txt").exists());
+    screen.send("fg; echo left with $?");
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    screen.send("y");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("went on") && screen.folder.path().join("a.txt").exists(), "{shown}");
+}
+
+#[test]
+fn question_is_asked_again_after_a_job_came_back_to_the_foreground() {
+    let Some(screen) = Screen::open(100, 24, writes()) else { return };
+    screen.configure("[rules]\nask = ['write']\n");
+    let program = screen.shell_with_jobs();
+    screen.send(&format!("{program} run --model openai/gpt-4.1 go"));
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    screen.tmux(&["send-keys", "C-z"]);
+    screen.wait_for("Stopped");
+    screen.send("clear; bg");
+    screen.wait_for("bring this process to the foreground with `fg`");
+    screen.send("clear; jobs; echo jo''bs");
+    let shown = screen.wait_for("jobs\n");
+    assert!(shown.contains("Running") && !shown.contains("Stopped"), "{shown}");
+    screen.send("clear; fg; echo left with $?");
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    screen.send("n");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("the user declined") && !screen.folder.path().join("a.txt").exists(), "{shown}");
+}
+
+#[test]
+fn bell_message_and_command_tell_of_a_question_and_of_the_end() {
+    let Some(screen) = Screen::open(100, 24, writes()) else { return };
+    let (raw, log) = (screen.folder.path().join("raw"), screen.folder.path().join("log"));
+    let command = format!("echo \"$HOMING_EVENT $HOMING_STATUS $HOMING_MESSAGE\" >> {}", log.display());
+    let notify = |more: &str| {
+        screen.configure(&format!(
+            "[notify]\nbell = true\nosc9 = true\n{more}command = '{command}'\n[rules]\nask = ['write']\n"
+        ))
     };
-    let program = snapbox::cmd::cargo_bin!("homing").display();
-    let (home, url) = (screen.folder.path().display(), screen.provider.url());
-    let script = format!(
-        "env -i HOME={home} TERM=screen LC_ALL=C.UTF-8 PATH=\"$PATH\" OPENAI_BASE_URL={url} OPENAI_API_KEY=k {program} \
-         run --model openai/gpt-4.1 --deny 'write(nothing)' write it > out.txt 2>&1 < /dev/tty & wait $!; echo \"left with $?\""
-    );
-    std::fs::write(screen.folder.path().join("go"), script).unwrap();
-    screen.send("set -m; clear; . ./go");
-    let shown = screen.wait_for("left with ");
-    assert!(!shown.contains("Stopped"), "{shown}");
+    notify("");
+    // Everything that the program writes to the terminal, with the sequences that the screen does not show.
+    screen.tmux(&["pipe-pane", "-o", &format!("cat >> {}", raw.display())]);
+    let written = || String::from_utf8_lossy(&std::fs::read(&raw).unwrap_or_default()).into_owned();
+    let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+    screen.homing("run --model openai/gpt-4.1 go");
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    let question = "allow general to use write on a.txt?";
+    screen.wait_until("the notice of the question", |_| logged().starts_with(&format!("question waiting {question}")));
+    screen.wait_until("the message of the question", |_| written().contains(&format!("\x1b]9;homing: {question}")));
+    screen.send("y");
+    screen.wait_for("left with 0");
+    let is_told =
+        || written().contains("\x1b]9;homing: general done\x07\x07") && logged().ends_with("end done general done\n");
+    crate::world::wait_until("the notices of the end", is_told);
+    // A short run is not worth a notice of its end; a question always is.
+    notify("after = \"1h\"\n");
+    std::fs::remove_file(&log).unwrap();
+    std::fs::remove_file(screen.folder.path().join("a.txt")).unwrap();
+    screen.homing("run --model openai/gpt-4.1 go again");
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    screen.send("y");
+    screen.wait_for("left with 0");
+    assert!(logged().starts_with("question waiting ") && !logged().contains("end"), "{}", logged());
+    assert_eq!(written().matches("\x1b]9;").count(), 3, "two questions and one end");
 }
 
 #[test]
@@ -259,9 +363,7 @@ fn ctrl_z_suspends_and_fg_continues() {
     else {
         return;
     };
-    let program = snapbox::cmd::cargo_bin!("homing").display();
-    let (home, url) = (screen.folder.path().display(), screen.provider.url());
-    screen.send(&format!("export HOME={home} OPENAI_BASE_URL={url} OPENAI_API_KEY=k; set -m; clear"));
+    let program = screen.shell_with_jobs();
     screen.send(&format!("{program} run --model openai/gpt-4.1 x"));
     screen.wait_for("waiting for gpt-4.1");
     screen.tmux(&["send-keys", "C-z"]);
