@@ -2,7 +2,9 @@
 
 mod chat;
 mod cli;
+mod columns;
 mod commands;
+mod completion;
 mod config;
 mod exit;
 mod live_trees;
@@ -22,6 +24,8 @@ use clap::Parser;
 
 fn main() -> std::process::ExitCode {
     homing::run_helper_if_asked();
+    signals::survive_size_limit();
+    commands::complete_if_asked();
     match cli::Cli::try_parse() {
         Ok(cli) => commands::run(cli).into(),
         Err(error) => exit::misused(&error).into(),

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::run::JournalArgs;
+use crate::completion;
 
 const HONESTY: &str = "Changes by file tools are always recorded. Of commands, changes to files of the working folder that git does not ignore are
 recorded, as far as the folder is small enough; what is not known is listed. Contents of up to 8 MB per file are kept.";
@@ -11,7 +12,7 @@ recorded, as far as the folder is small enough; what is not known is listed. Con
 #[command(after_help = HONESTY)]
 pub(crate) struct DiffArgs {
     /// Run ID; the runs below it are included.
-    #[arg(default_value = "1")]
+    #[arg(default_value = "1", add = completion::run())]
     pub(crate) id: String,
     /// List the files only.
     #[arg(long)]
@@ -32,6 +33,7 @@ pub(crate) struct DiffArgs {
 If one of the files has changed since, nothing is undone. An undo is recorded as a run of its own, so it can be undone, too.")]
 pub(crate) struct UndoArgs {
     /// Run ID; the runs below it are included.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     /// Only show what would happen.
     #[arg(long)]
@@ -81,5 +83,6 @@ pub(crate) enum WorktreesCommand {
 #[derive(Debug, Args)]
 pub(crate) struct WorktreeArg {
     /// Run ID of the worktree, or its beginning.
+    #[arg(add = completion::worktree())]
     pub(crate) id: String,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::run::{JournalArgs, LimitArgs, WithArgs};
+use crate::completion;
 
 const CHAT_HELP: &str = "Examples:
   homing                         talk to the agent `general`
@@ -19,7 +20,7 @@ process was killed is taken up by `homing continue`, with its unfinished turn. /
 #[command(after_help = CHAT_HELP)]
 pub(crate) struct ChatArgs {
     /// Agent or team to talk to: its name, or the path of its file (default: general).
-    #[arg(value_name = "AGENT|TEAM")]
+    #[arg(value_name = "AGENT|TEAM", add = completion::agent())]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
@@ -37,6 +38,7 @@ If it was interrupted, its turn is finished first; nothing that was paid for is 
 )]
 pub(crate) struct ContinueArgs {
     /// Run ID (default: the last conversation of this folder).
+    #[arg(add = completion::run())]
     pub(crate) id: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,

@@ -21,7 +21,7 @@ Examples:
 )]
 pub(crate) struct ConvertArgs {
     /// Agents by name, agent files, or folders.
-    #[arg(value_name = "AGENT|FILE|DIR", required = true)]
+    #[arg(value_name = "AGENT|FILE|DIR", required = true, add = crate::completion::agent())]
     pub(crate) agents: Vec<String>,
     /// Form to write.
     #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(forms()))]

@@ -8,10 +8,18 @@ use super::{
     run::{JournalArgs, LimitArgs, OutputArgs, WithArgs},
     values,
 };
+use crate::completion;
 
-const IDS: &str =
-    "A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
-in the newest run tree of this project.";
+/// The properties that `homing runs --sum-by` knows.
+const SUM_BY: &[&str] = &["agent", "model", "day", "project", "tag:"];
+
+/// Explains run IDs, at the end of the help of a command.
+macro_rules! ids {
+    () => {
+        "A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either (four characters or more), a key,
+or a place such as 1.2 in the newest run tree of this project."
+    };
+}
 
 /// Selects the projects that a command is about.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -33,16 +41,16 @@ pub(crate) struct RunsArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) since: Option<std::time::Duration>,
     /// Only runs with this status.
-    #[arg(long, value_parser = values::status)]
+    #[arg(long, value_parser = values::status, add = completion::status())]
     pub(crate) status: Option<homing_core::envelope::Status>,
     /// Only runs of this agent.
-    #[arg(long)]
+    #[arg(long, add = completion::agent())]
     pub(crate) agent: Option<String>,
     /// Only runs with this label: NAME or NAME=VALUE.
     #[arg(long)]
     pub(crate) tag: Option<String>,
     /// Sum up usage by this property.
-    #[arg(long, value_name = "agent|model|day|project|tag:NAME", value_parser = values::sum_by)]
+    #[arg(long, value_name = "agent|model|day|project|tag:NAME", value_parser = values::sum_by, add = completion::words(SUM_BY))]
     pub(crate) sum_by: Option<homing_runtime::journal::sqlite::SumBy>,
     /// Maximum number to list.
     #[arg(long, short = 'n', default_value_t = 30)]
@@ -61,10 +69,10 @@ pub(crate) struct RunsArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = IDS)]
+#[command(after_help = ids!())]
 pub(crate) struct ShowArgs {
     /// Run ID.
-    #[arg(default_value = "1")]
+    #[arg(default_value = "1", add = completion::run())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
@@ -85,13 +93,16 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A run continues in the folder in which it was started. Limits are added to the run's limits:
+#[command(after_help = concat!(
+    "A run continues in the folder in which it was started. Limits are added to the run's limits:
 `homing resume ID --max-cost +1.00` gives it one dollar more.
 
-A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
-in the newest run tree of this project.")]
+",
+    ids!()
+))]
 pub(crate) struct ResumeArgs {
     /// Run ID; without one, all interrupted runs of this project are resumed.
+    #[arg(add = completion::run())]
     pub(crate) id: Option<String>,
     /// Resume the interrupted runs of all projects, or look for the ID in all of them.
     #[arg(long)]
@@ -108,17 +119,20 @@ pub(crate) struct ResumeArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = concat!(
+    "Examples:
   homing show ID --positions
   homing fork ID --at 42 --set audience=experts
 
 What was answered up to the position is taken over and costs nothing again. For a team, --set changes a parameter or a value of a
 graph's state; for an agent, a variable that child runs see. The limits are added to the run's limits.
 
-A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
-in the newest run tree of this project.")]
+",
+    ids!()
+))]
 pub(crate) struct ForkArgs {
     /// Run ID.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
@@ -140,9 +154,10 @@ pub(crate) struct ForkArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = IDS)]
+#[command(after_help = ids!())]
 pub(crate) struct CancelArgs {
     /// Run ID.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
@@ -154,6 +169,7 @@ pub(crate) struct CancelArgs {
 #[command(after_help = "A finished run is continued: a new run starts with its history, in the folder of the first.")]
 pub(crate) struct TellArgs {
     /// Run ID.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     /// Message.
     #[arg(required = true)]
@@ -189,6 +205,7 @@ pub(crate) struct QuestionsArgs {
 the run picks the answer up by itself; otherwise the run continues with `homing resume`, or at once with --resume.")]
 pub(crate) struct AnswerArgs {
     /// Question ID, its beginning, or the ID of the run that asks.
+    #[arg(add = completion::question())]
     pub(crate) id: String,
     /// Answer: yes, no, `no, REASON` or always for a request for approval; an option, its number or a text for other questions.
     #[arg(required = true)]
@@ -208,6 +225,7 @@ pub(crate) struct AnswerArgs {
   homing export ID > cassette.json          for `homing run --replay`")]
 pub(crate) struct ExportArgs {
     /// Run ID.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
@@ -234,6 +252,7 @@ pub(crate) enum ExportFormat {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Run ID.
+    #[arg(add = completion::run())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,

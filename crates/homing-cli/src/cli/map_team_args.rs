@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::{
-    run::{LimitArgs, OutputArgs, WithArgs},
-    values,
+use crate::{
+    cli::{
+        run::{LimitArgs, OutputArgs, WithArgs},
+        values,
+    },
+    completion,
 };
 
 #[derive(Clone, Debug, Args)]
@@ -18,7 +21,7 @@ Limits apply to the whole map; --per-item limits each run. The same command agai
 are not run again. Exits with 1 if any item failed, with 5 if the provider could not be reached.")]
 pub(crate) struct MapArgs {
     /// Agent to run for each item.
-    #[arg(long, short, value_name = "NAME", default_value = "general")]
+    #[arg(long, short, value_name = "NAME", default_value = "general", add = completion::agent())]
     pub(crate) agent: String,
     /// Items: files that match a pattern, or `-` for one item per line of standard input.
     #[arg(long, value_name = "GLOB|-")]

@@ -3,6 +3,7 @@
 pub(crate) mod changes;
 pub(crate) mod chat;
 pub(crate) mod convert;
+mod help;
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
 pub(crate) mod restate;
@@ -13,9 +14,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Run agents that are defined in files.
+use crate::completion;
+
+/// Run agents that are defined in files, within limits, and lose nothing.
 #[derive(Debug, Parser)]
-#[command(name = "homing", version, propagate_version = true)]
+#[command(name = "homing", version, propagate_version = true, help_template = help::template(), after_help = help::AFTER)]
 pub(crate) struct Cli {
     /// Without a command, a conversation is opened, if there is a terminal.
     #[command(subcommand)]
@@ -24,75 +27,78 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Talk to an agent or a team. The default command on a terminal.
+    /// Talk to an agent or a team (the default on a terminal).
     Chat(Box<chat::ChatArgs>),
     /// Take up the last conversation of this folder.
     Continue(Box<chat::ContinueArgs>),
-    /// Watch the live runs of this project, whichever process works on them: follow, tell, answer and cancel them.
-    Watch(chat::WatchArgs),
     /// Run an agent on a task.
     Run(Box<run::RunArgs>),
-    /// Run an agent once per file or line, in parallel; print results as JSON lines in input order.
+    /// Run an agent once per file or line, in parallel.
     Map(Box<map_team_args::MapArgs>),
-    /// Run a team that is defined in a file: a crew, chat, graph or map.
+    /// Run a team from a file: a crew, chat, graph or map.
     Team(Box<map_team_args::TeamArgs>),
-    /// List agents, or explain one: its origin, the agents it hides, its tools and limits.
-    Agents(AgentsArgs),
-    /// Check agent, skill and team files for errors, repairs and ignored parts.
-    Check(CheckArgs),
-    /// Write agents in the form of another program: Claude Code, OpenCode, Codex, Copilot, Gemini CLI and others.
-    Convert(convert::ConvertArgs),
+    /// Watch live runs of any process: follow, tell, answer, cancel.
+    Watch(chat::WatchArgs),
     /// List recorded runs, or sum up their usage.
     Runs(journal::RunsArgs),
-    /// Show a recorded run: its transcript, its tree, or its current activity.
+    /// Show a run: its transcript, its tree, or what it does now.
     Show(journal::ShowArgs),
+    /// Send a message to a run; a finished one is continued.
+    Tell(Box<journal::TellArgs>),
+    /// Stop a run, also one of another process.
+    Cancel(journal::CancelArgs),
+    /// List the questions that wait for an answer.
+    Questions(journal::QuestionsArgs),
+    /// Answer a question, even after its process has exited.
+    Answer(Box<journal::AnswerArgs>),
+    /// Resume an interrupted run, or give one a larger budget.
+    Resume(Box<journal::ResumeArgs>),
+    /// Start a new run from the middle of a recorded one.
+    Fork(Box<journal::ForkArgs>),
+    /// Replay a recorded run tree, and report differences.
+    Replay(Box<journal::ReplayArgs>),
+    /// Export a run tree: as a cassette, Markdown or HTML.
+    Export(journal::ExportArgs),
+    /// Delete old runs from the journal.
+    Prune(journal::PruneArgs),
     /// Show what a run and the runs below it changed.
     Diff(changes::DiffArgs),
     /// Undo what a run and the runs below it changed.
     Undo(changes::UndoArgs),
-    /// List the worktrees of isolated runs, show their changes, merge or remove them.
+    /// List, show, merge or remove the work of isolated runs.
     Worktrees(changes::WorktreesArgs),
-    /// Resume an interrupted run, or give an exhausted one a larger budget.
-    Resume(Box<journal::ResumeArgs>),
-    /// Start a new run from the middle of a recorded one, paying nothing again.
-    Fork(Box<journal::ForkArgs>),
-    /// Stop a run, even one started by another process.
-    Cancel(journal::CancelArgs),
-    /// Send a message to a run, even one started by another process; a finished run is continued.
-    Tell(Box<journal::TellArgs>),
-    /// List the questions that wait for an answer.
-    Questions(journal::QuestionsArgs),
-    /// Answer a question of a run, even of another process or of one that has exited.
-    Answer(Box<journal::AnswerArgs>),
-    /// Replay a recorded run tree, and report differences.
-    Replay(Box<journal::ReplayArgs>),
-    /// Export a run tree: as a cassette, Markdown, or an HTML page with a timeline.
-    Export(journal::ExportArgs),
-    /// Delete old runs from the journal.
-    Prune(journal::PruneArgs),
-    /// Trust this project's files: their hooks, MCP servers and wider permissions.
-    Trust(TrustArgs),
-    /// Check the installation: sandbox, providers, journal, git, terminal. Costs nothing.
-    Doctor(DoctorArgs),
-    /// Show the configuration and the origin of each value.
-    Config(ConfigArgs),
-    /// Serve the web interface and the HTTP API for the runs of the journal.
-    Serve(Box<crate::commands::serve::ServeArgs>),
-    /// List providers, or the models of one: limits, prices, API key.
-    Models(crate::commands::models::ModelsArgs),
-    /// Serve the agents to MCP clients (the default), or add, list and remove MCP servers.
-    Mcp(Box<crate::commands::mcp::McpArgs>),
-    /// Serve runs to a Restate server, on this and other machines.
-    Worker(Box<restate::WorkerArgs>),
+    /// List agents, or explain one: origin, tools, limits.
+    Agents(AgentsArgs),
     /// Write example agents into this project.
     Init,
+    /// Check agent, skill and team files.
+    Check(CheckArgs),
+    /// Write agents in the form of another program.
+    Convert(convert::ConvertArgs),
+    /// Serve the web interface and the HTTP API.
+    Serve(Box<crate::commands::serve::ServeArgs>),
+    /// Serve agents to MCP clients, or add, list and remove servers.
+    Mcp(Box<crate::commands::mcp::McpArgs>),
+    /// Serve runs to a Restate server.
+    Worker(Box<restate::WorkerArgs>),
+    /// Check the installation: sandbox, keys, journal. Costs nothing.
+    Doctor(DoctorArgs),
+    /// List providers and models: limits, prices, API keys.
+    Models(crate::commands::models::ModelsArgs),
+    /// Show or change the configuration.
+    Config(ConfigArgs),
+    /// Trust this project's hooks, MCP servers and permissions.
+    Trust(TrustArgs),
     /// Print a completion script for your shell.
     Completions(CompletionsArgs),
+    /// Show the manual page of a command, or write all pages.
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
     /// Agent to explain.
+    #[arg(add = completion::agent())]
     pub(crate) name: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -161,7 +167,7 @@ pub(crate) struct TrustArgs {
     #[arg(long, conflicts_with_all = ["yes", "revoke"])]
     pub(crate) list: bool,
     /// Approve the tools of this MCP server instead (from your configuration, a trusted project or an agent); starts it to list them.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"], add = completion::server())]
     pub(crate) server: Option<String>,
 }
 
@@ -203,13 +209,38 @@ pub(crate) enum ConfigCommand {
     Edit,
 }
 
+/// Connections of other machines to a server.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PublicArgs {
+    /// Let other machines connect without TLS: the token and all content are sent unencrypted.
+    #[arg(long, help_heading = "Access")]
+    pub(crate) bind_public: bool,
+    /// Host name and port that clients use; may be given several times.
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Access")]
+    pub(crate) host: Vec<String>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   homing completions bash > ~/.local/share/bash-completion/completions/homing
-  homing completions zsh > ~/.zfunc/_homing")]
+  homing completions zsh > ~/.zfunc/_homing            with ~/.zfunc on fpath before compinit
+  homing completions fish > ~/.config/fish/completions/homing.fish")]
 pub(crate) struct CompletionsArgs {
     /// Shell to generate the script for.
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  homing man run
+  homing man --out ~/.local/share/man/man1      then: man homing, man homing-run")]
+pub(crate) struct ManArgs {
+    /// Command whose page to show (default: homing).
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,7 @@ use homing_core::{
 };
 
 use super::{restate::PlaceArgs, values};
-use crate::{print_result::Form, watch::Show};
+use crate::{completion, print_result::Form, watch::Show};
 
 const EXAMPLES: &str = "Examples:
   homing run \"where are model calls retried?\"
@@ -32,7 +32,7 @@ pub(crate) const DEFAULT_AGENT: &str = "general";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// Agent to run: its name, or the path of its file.
-    #[arg(long, short, value_name = "NAME|FILE", default_value = DEFAULT_AGENT)]
+    #[arg(long, short, value_name = "NAME|FILE", default_value = DEFAULT_AGENT, add = completion::agent())]
     pub(crate) agent: String,
     #[command(flatten)]
     pub(crate) input: TaskArgs,
@@ -146,7 +146,7 @@ impl OutputArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct WithArgs {
     /// Model to use: provider/model, or an alias such as `sonnet`; `offline` needs no API key.
-    #[arg(long, short, env = "HOMING_MODEL", help_heading = "Models")]
+    #[arg(long, short, env = "HOMING_MODEL", help_heading = "Models", add = completion::model())]
     pub(crate) model: Option<String>,
     /// Replace models named in agent files; `*` matches all others.
     #[arg(long, value_name = "ASKED=GIVEN,…", value_parser = values::model_map, help_heading = "Models")]
@@ -161,7 +161,7 @@ pub(crate) struct WithArgs {
     #[arg(long, value_enum, value_name = "MODE", help_heading = "Permissions")]
     pub(crate) sandbox: Option<SandboxArg>,
     /// Network access: off, on, or a list of hosts.
-    #[arg(long, value_name = "off|on|HOST,…", help_heading = "Permissions")]
+    #[arg(long, value_name = "off|on|HOST,…", help_heading = "Permissions", add = completion::words(&["off", "on"]))]
     pub(crate) network: Option<String>,
     /// Pre-approve these calls, such as `bash(git push *)`.
     #[arg(long, value_name = "RULE", value_parser = values::rule, help_heading = "Permissions")]

@@ -14,9 +14,11 @@ use homing_otel::Telemetry;
 
 use crate::{
     cli::{
+        PublicArgs,
         run::{LimitArgs, WithArgs},
         values,
     },
+    completion,
     exit::{Exit, Trouble},
     session::{Session, SessionRequest, working_folder},
     signals::Signals,
@@ -53,16 +55,19 @@ pub(crate) enum McpCommand {
     /// Remove an MCP server from your configuration, with its token and approval.
     Remove {
         /// Server.
+        #[arg(add = completion::server())]
         name: String,
     },
     /// Sign in to a remote MCP server with OAuth.
     Login {
         /// Server.
+        #[arg(add = completion::server())]
         name: String,
     },
     /// Delete the token of a remote MCP server.
     Logout {
         /// Server.
+        #[arg(add = completion::server())]
         name: String,
     },
 }
@@ -93,12 +98,8 @@ pub(crate) struct ServeArgs {
     /// Serve over HTTP at this address, such as 127.0.0.1:8808, instead of stdio.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Let other machines connect. They need the token, which is sent unencrypted: put a TLS proxy in front.
-    #[arg(long, requires = "http")]
-    bind_public: bool,
-    /// Host name and port that clients use for the HTTP server; may be given several times.
-    #[arg(long, value_name = "HOST:PORT", requires = "http")]
-    host: Vec<String>,
+    #[command(flatten)]
+    public: PublicArgs,
     /// Maximum cost per client in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::money, help_heading = "Limits")]
     client_budget: Option<Cap>,
@@ -110,6 +111,11 @@ pub(crate) struct ServeArgs {
 
 /// Serves until the client disconnects or a signal arrives.
 pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+    if args.http.is_none() && (args.public.bind_public || !args.public.host.is_empty()) {
+        return Err(Trouble::usage("--bind-public and --host are for a server over HTTP")
+            .hint("add --http ADDR")
+            .into());
+    }
     let mut signals = Signals::new()?;
     let handler = Arc::new(ElicitationHandler::new());
     let parts = Arc::new(ServerParts { with: args.with.clone(), handler, telemetry });
@@ -130,7 +136,7 @@ pub(crate) async fn endpoint(
     limits: LimitArgs,
     telemetry: Option<Telemetry>,
 ) -> anyhow::Result<McpEndpoint> {
-    let args = ServeArgs { http: None, bind_public: false, host: Vec::new(), client_budget: None, limits, with };
+    let args = ServeArgs { http: None, public: PublicArgs::default(), client_budget: None, limits, with };
     let handler = Arc::new(ElicitationHandler::new());
     let parts = Arc::new(ServerParts { with: args.with.clone(), handler, telemetry });
     let stamp = parts.agents_stamp();
@@ -153,7 +159,7 @@ async fn over_http(
     signals: &mut Signals,
 ) -> anyhow::Result<Exit> {
     let mut http = HttpOptions::default();
-    (http.public, http.hosts) = (args.bind_public, args.host.clone());
+    (http.public, http.hosts) = (args.public.bind_public, args.public.host.clone());
     let server = serve_http(homing, address, options, http).await.map_err(|error| match error {
         ServeError::Public(_) => Trouble::usage(format!("{address} can be reached from other machines"))
             .hint("use 127.0.0.1, or pass --bind-public to allow it"),

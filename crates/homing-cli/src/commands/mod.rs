@@ -9,10 +9,11 @@ mod completions;
 mod config;
 mod convert;
 mod diff;
-mod doctor;
+pub(crate) mod doctor;
 mod export;
 mod fork;
 mod init;
+mod man;
 mod map;
 pub(crate) mod mcp;
 mod mcp_servers;
@@ -34,6 +35,8 @@ mod watch;
 pub(crate) mod which_run;
 mod worker;
 mod worktrees;
+
+pub(crate) use completions::complete_if_asked;
 
 use std::{future::Future, time::Duration};
 
@@ -97,6 +100,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         },
         Command::Config(args) => report(config::run(&args)),
         Command::Completions(args) => report(completions::run(&args)),
+        Command::Man(args) => report(man::run(&args)),
         Command::Agents(args) => report(wait_for(agents::run(&args))),
         Command::Check(args) => report(check::run(&args)),
         Command::Convert(args) => report(convert::run(&args)),

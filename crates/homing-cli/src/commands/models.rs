@@ -9,6 +9,7 @@ use homing_models::{ProviderRow, Providers};
 use serde_json::{Value, json};
 
 use crate::{
+    columns, completion,
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -29,6 +30,7 @@ const REMOTE: Duration = Duration::from_secs(10);
 A provider whose API key is set is asked for its models, which costs nothing. Otherwise its models are those of a published table.")]
 pub(crate) struct ModelsArgs {
     /// Provider whose models to list.
+    #[arg(add = completion::provider())]
     provider: Option<String>,
     /// Connect to no provider.
     #[arg(long)]
@@ -57,7 +59,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> anyhow::Result<Exit> {
         ))?;
         return Ok(Exit::Done);
     }
-    let width = cards.iter().map(|card| card.name.chars().count()).max().unwrap_or(0).min(60);
+    let width = columns::widest(cards.iter().map(|card| card.name.as_str())).min(60);
     for card in &cards {
         print(&card_line(card, width))?;
     }

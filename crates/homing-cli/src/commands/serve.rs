@@ -15,7 +15,10 @@ use homing_web::{HostError, HostErrorKind, OpenProject, ServeError, TlsFiles, To
 use serde_json::Value;
 
 use crate::{
-    cli::run::{LimitArgs, OnQuestionArg, WithArgs},
+    cli::{
+        PublicArgs,
+        run::{LimitArgs, OnQuestionArg, WithArgs},
+    },
     exit::{Exit, Trouble, TroubleKind},
     session::{Session, SessionRequest, working_folder},
     signals::Signals,
@@ -56,12 +59,8 @@ pub(crate) struct ServeArgs {
     /// Private key of the certificate in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
     tls_key: Option<PathBuf>,
-    /// Let other machines connect without TLS: the token and all content are sent unencrypted.
-    #[arg(long, help_heading = "Access")]
-    bind_public: bool,
-    /// Host name and port that clients use; may be given several times.
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Access")]
-    host: Vec<String>,
+    #[command(flatten)]
+    public: PublicArgs,
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
@@ -85,7 +84,7 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
     with.approval.on_question.get_or_insert(OnQuestionArg::Park);
     let project = working_folder(with.cwd.as_deref())?;
     let mut options = WebOptions::new(args.listen, token, project);
-    (options.public, options.hosts) = (args.bind_public, args.host.clone());
+    (options.public, options.hosts) = (args.public.bind_public, args.public.host.clone());
     options.tls =
         args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| TlsFiles { certificate, key });
     let mcp = Arc::new(super::mcp::endpoint(args.with.clone(), args.limits.clone(), telemetry.clone()).await?);

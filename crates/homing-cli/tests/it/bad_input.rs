@@ -161,35 +161,6 @@ fn invalid_tasks_are_rejected_with_a_reason() {
 }
 
 #[test]
-fn every_command_has_help() {
-    for command in [
-        "run",
-        "agents",
-        "check",
-        "runs",
-        "show",
-        "resume",
-        "cancel",
-        "tell",
-        "replay",
-        "export",
-        "prune",
-        "trust",
-        "doctor",
-        "config",
-        "init",
-        "completions",
-    ] {
-        let output = homing(folder().path()).args([command, "--help"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{command}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("Usage: homing"), "{command}");
-    }
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(homing(folder().path()).args(["completions", shell]).output().unwrap().stdout.len() > 1_000);
-    }
-}
-
-#[test]
 fn trust_covers_the_files_as_they_are() {
     let home = folder();
     let project = folder();

@@ -9,6 +9,7 @@ mod changes;
 mod chaos;
 mod chat;
 mod check;
+mod completions;
 mod convert;
 mod cut_replies;
 mod direction;
