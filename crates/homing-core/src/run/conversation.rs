@@ -147,9 +147,10 @@ impl Conversation {
         &self.entries[self.superseded..]
     }
 
-    /// Returns the texts of the model's replies, the latest first.
+    /// Returns the texts of the model's replies in this run, the latest first. What the run that it continues said is not its result.
     pub(super) fn reply_texts(&self) -> impl Iterator<Item = String> {
-        self.entries.iter().rev().filter_map(|entry| match &entry.message {
+        let own = self.entries.iter().rev().filter(|entry| entry.origin != MessageOrigin::Inherited);
+        own.filter_map(|entry| match &entry.message {
             Message::Assistant(reply) => Some(reply.text()),
             Message::User { .. } | Message::Tool(_) => None,
         })
