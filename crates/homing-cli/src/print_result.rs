@@ -5,6 +5,7 @@ use std::{
     io::{IsTerminal, Write, stdout},
 };
 
+use homing::{CodingSetup, environment};
 use homing_core::{
     envelope::{Envelope, Status},
     limits::{Limit, usd},
@@ -12,6 +13,8 @@ use homing_core::{
     sanitize,
     short_id::short_id,
 };
+
+use homing_tools::worktree::{KeptWorktree, kept_worktrees};
 
 use crate::{
     exit::{failure_hint, print},
@@ -109,12 +112,25 @@ fn after_answer(envelope: &Envelope, is_recorded: bool) {
     if let Some(why) = why(envelope) {
         terminal::say(&why);
     }
+    kept_work(envelope).iter().for_each(|line| terminal::inform(line));
     terminal::inform(&cost_line(envelope));
     if !envelope.questions.is_empty() {
         print_questions(envelope);
     } else if is_recorded && envelope.resumable {
         terminal::inform(&resume_line(envelope));
     }
+}
+
+/// Names the branches on which isolated runs of this tree have left their work.
+pub(crate) fn kept_work(envelope: &Envelope) -> Vec<String> {
+    let folder = CodingSetup::from_env(&environment::current_folder().unwrap_or_default()).worktrees;
+    let all = envelope.all();
+    let line = |worktree: &KeptWorktree| {
+        let run = all.iter().find(|run| run.run == worktree.run)?;
+        let (agent, id) = (sanitize::inert_line(&run.agent), short_id(run.run));
+        Some(format!("run {} ({agent}) left its work on a branch: homing worktrees diff|merge|remove {id}", run.place))
+    };
+    kept_worktrees(&folder).iter().filter_map(line).collect()
 }
 
 /// Lists the calls that were denied in the whole tree, with the agent and its place.

@@ -81,7 +81,7 @@ impl Repository {
             let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
             print(&sanitize::inert(&format!(
                 "{}  {:<11}  {}\n  {}",
-                text("run"),
+                short_id(worktree.run),
                 text("state"),
                 text("changes"),
                 text("path")
@@ -156,7 +156,8 @@ impl Repository {
         print(&sanitize::inert(&merged))?;
         terminal::say(&format!(
             "merged {}; `homing worktrees remove {}` removes the worktree",
-            worktree.branch, worktree.run
+            worktree.branch,
+            short_id(worktree.run)
         ));
         Ok(Exit::Done)
     }

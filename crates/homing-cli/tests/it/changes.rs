@@ -145,9 +145,11 @@ fn work_of_isolated_runs_is_committed_merged_and_removed() {
     git(&world, &["config", "user.email", "a@b"]);
     git(&world, &["add", "."]);
     git(&world, &["commit", "-qm", "a"]);
-    let output = world.homing(&run(&["--json", "--agent", "isolated", "--sandbox", "off", "x"]));
+    let output = world.homing(&run(&["--agent", "isolated", "--sandbox", "off", "x"]));
     assert_eq!(code(&output), 0, "{}", err(&output));
-    let id = json(&output)["run"].as_str().unwrap().to_owned();
+    let id = json(&world.homing(&["worktrees", "list", "--json"]))[0]["run"].as_str().unwrap()[28..].to_owned();
+    let told = format!("run 1 (isolated) left its work on a branch: homing worktrees diff|merge|remove {id}");
+    assert!(err(&output).contains(&told), "{}", err(&output));
     assert_eq!(text(&world, "a.txt").unwrap(), "one\n", "the checkout is untouched");
     let listed = out(&world.homing(&["worktrees"]));
     assert!(listed.contains(&id) && listed.contains("not merged") && listed.contains("1 file changed"), "{listed}");

@@ -22,6 +22,7 @@ use crate::{
         runs::millis_now,
     },
     exit::{Exit, Trouble, print},
+    print_result,
     screen::{Input, Screen, question::Dialog},
     session::{Session, working_folder},
     terminal,
@@ -134,6 +135,11 @@ impl Conversation {
             Some(Wish::Stop) => self.stop(None),
             Some(Wish::Send(text)) => self.send(&text),
             Some(Wish::Answer(text)) => self.answer(&text),
+            Some(Wish::CompletePath(begun)) => {
+                if let Some(completed) = slash::complete_path(&self.folder(), &begun) {
+                    self.chat.complete_path(&begun, &completed);
+                }
+            }
             Some(Wish::Slash(slash::Slash::Quit)) => return Ok(Some(Exit::Done)),
             Some(Wish::Slash(command)) => self.slash(command),
         }
@@ -236,6 +242,7 @@ impl Conversation {
                 let Some(mut active) = self.active.take() else { return };
                 drain(&mut self.chat, active.events.as_mut()).await;
                 self.chat.end(&envelope);
+                print_result::kept_work(&envelope).into_iter().for_each(|line| self.chat.note(line));
                 self.results.push(*envelope);
                 self.previous = Some(active.run);
             }
