@@ -277,6 +277,9 @@ pub(crate) struct PruneArgs {
     /// Show which runs would be deleted, and delete nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
 }

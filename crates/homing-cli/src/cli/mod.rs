@@ -179,6 +179,9 @@ pub(crate) struct DoctorArgs {
     /// Connect to no provider: do not check keys and the model's name.
     #[arg(long)]
     pub(crate) offline: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -189,8 +192,12 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Show every value and its origin.
-    Show,
+    /// Show every value and its origin (the default).
+    Show {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the paths of the configuration files.
     Path,
     /// Set a value in your configuration: `homing config set limits.cost 2.00`.

@@ -9,6 +9,7 @@ use homing_core::{
 };
 use homing_load::Places;
 use homing_runtime::OnDemand;
+use serde_json::{Value, json};
 
 use crate::{
     cli::{ConfigArgs, ConfigCommand},
@@ -37,7 +38,8 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<Exit> {
         Some(ConfigCommand::Path) => paths(&layered)?,
         Some(ConfigCommand::Set { key, value }) => edit::set(&layered, key, value)?,
         Some(ConfigCommand::Unset { key }) => edit::unset(&layered, key)?,
-        Some(ConfigCommand::Show | ConfigCommand::Edit) | None => show(&layered, &folders)?,
+        Some(ConfigCommand::Show { json: true }) => show_json(&values(&layered, &folders)?)?,
+        Some(ConfigCommand::Show { json: false } | ConfigCommand::Edit) | None => show(&layered, &folders)?,
     }
     Ok(Exit::Done)
 }
@@ -54,7 +56,8 @@ fn paths(layered: &Layered) -> anyhow::Result<()> {
 /// A value and its origin, by key. Later layers win.
 type Values = BTreeMap<String, (String, String)>;
 
-fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
+/// Returns every value and its origin.
+fn values(layered: &Layered, folders: &Folders) -> anyhow::Result<Values> {
     let mut values = defaults(folders);
     if let Some(path) = &layered.user_path {
         add_file(&mut values, path)?;
@@ -65,6 +68,22 @@ fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
             values.insert(key.to_owned(), (format!("{value:?}"), format!("${variable}")));
         }
     }
+    Ok(values)
+}
+
+fn show_json(values: &Values) -> anyhow::Result<()> {
+    let rows = values.iter().map(|(key, (value, from))| json!({"key": key, "value": as_json(value), "from": from}));
+    Ok(print(&terminal::json(&rows.collect::<Vec<_>>().into()))?)
+}
+
+/// Returns a value that is written as in the file.
+fn as_json(value: &str) -> Value {
+    let read = toml::from_str::<Value>(&format!("value = {value}"));
+    read.ok().and_then(|table| table.get("value").cloned()).unwrap_or_else(|| value.into())
+}
+
+fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
+    let values = values(layered, folders)?;
     let keys = columns::widest(values.keys().map(String::as_str)).min(40);
     for (key, (value, from)) in &values {
         print(&sanitize::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;

@@ -9,6 +9,7 @@ use homing_models::{ProviderRow, Providers};
 use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
 use homing_sandbox::{Backend, CommandEnv, OwnNetwork, PrivateFolder, Sandboxes};
 use homing_tools::trust::{AuthorityFiles, TrustState};
+use serde_json::json;
 
 use self::provider_check::OfferedModels;
 use crate::{
@@ -35,17 +36,21 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let setup = CodingSetup::from_env(&folder);
     let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
     let config = Layered::read(folders.config.as_deref(), &project);
-    let mut is_well = true;
+    let (mut is_well, mut rows) = (true, Vec::new());
     let mut show = |name: &str, finding: Finding| -> anyhow::Result<()> {
         let (sign, text) = match finding {
-            Finding::Good(text) => ("ok  ", text),
+            Finding::Good(text) => ("ok", text),
             Finding::Note(text) => ("note", text),
             Finding::Bad(text) => {
                 is_well = false;
-                ("BAD ", text)
+                ("BAD", text)
             }
         };
-        Ok(print(&format!("{sign}  {name:<10}  {}", homing_core::sanitize::inert(&text)))?)
+        if args.json {
+            rows.push(json!({"check": name, "state": sign.to_lowercase(), "message": text}));
+            return Ok(());
+        }
+        Ok(print(&format!("{sign:<4}  {name:<10}  {}", homing_core::sanitize::inert(&text)))?)
     };
     show("homing", Finding::Good(format!("version {}", env!("CARGO_PKG_VERSION"))))?;
     show("config", configuration(&config))?;
@@ -68,6 +73,9 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     show("journal", journal(config.as_ref(), &folders, args.journal))?;
     show("trust", trust(&setup))?;
     show("terminal", screen())?;
+    if args.json {
+        print(&terminal::json(&rows.into()))?;
+    }
     Ok(if is_well { Exit::Done } else { Exit::Failed })
 }
 

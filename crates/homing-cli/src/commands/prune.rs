@@ -2,6 +2,7 @@
 
 use homing_core::short_id::short_id;
 use homing_runtime::journal::sqlite::{Pruned, Retention};
+use serde_json::json;
 
 use crate::{
     cli::journal::PruneArgs,
@@ -14,6 +15,16 @@ use crate::{
 pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let keep = Retention { age: args.older_than, bytes: args.max_size };
+    if args.json {
+        let pruned = if args.dry_run { journal.prunable(keep).await } else { journal.prune(keep).await }
+            .map_err(Trouble::from)?;
+        let Pruned { trees, unreadable, bytes, floor, .. } = pruned;
+        let dry_run = args.dry_run;
+        print(&terminal::json(
+            &json!({"dry_run": dry_run, "trees": trees, "unreadable": unreadable, "bytes": bytes, "floor": floor}),
+        ))?;
+        return Ok(Exit::Done);
+    }
     if args.dry_run {
         let pruned = journal.prunable(keep).await.map_err(Trouble::from)?;
         for tree in &pruned.trees {
