@@ -1,9 +1,14 @@
 //! `homing watch`: follows all live run trees of the journal, whichever process works on them. It reads the journal and acts
 //! through its inbox.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
-use homing::{CodingSetup, Folders};
+use homing::{CodingSetup, Folders, environment};
 use homing_core::{envelope::Status, question::Answer};
 use homing_runtime::journal::{
     InboxRequest,
@@ -11,6 +16,7 @@ use homing_runtime::journal::{
 };
 use ratatui_crossterm::crossterm::event::Event as TerminalEvent;
 use tokio::time::{Instant, MissedTickBehavior};
+use uuid::Uuid;
 
 use super::{
     answer,
@@ -131,6 +137,9 @@ impl Watcher {
                 self.post(InboxRequest::Cancel { tree, run, by: "`homing watch`".to_owned() }, "asked to stop:").await
             }
             Wish::Answer(text) => self.answer(&text).await,
+            Wish::Resume(tree) => {
+                self.resume(tree).map(|pid| self.state.note = format!("process {pid} continues the run"))
+            }
             Wish::Suspend | Wish::Leave => Ok(()),
         };
         if let Err(trouble) = done {
@@ -142,7 +151,7 @@ impl Watcher {
         let place = self.state.chosen_place();
         self.state.note = match self.journal.post(request).await? {
             Posted::ToOwner { pid, .. } => format!("{done} run {place} (process {pid})"),
-            Posted::NoOwner => "not running: no process works on it; `homing resume` continues it".to_owned(),
+            Posted::NoOwner => "not running: no process works on it; r resumes it".to_owned(),
         };
         Ok(())
     }
@@ -160,9 +169,25 @@ impl Watcher {
     async fn submit(&mut self, asked: &JournalQuestion, answer: Answer) -> Result<(), Trouble> {
         self.state.note = match answer::submit(&self.journal, asked, answer, "`homing watch`").await? {
             Posted::ToOwner { pid, .. } => format!("answered; process {pid} continues"),
-            Posted::NoOwner => "answered; continue the run with `homing resume`".to_owned(),
+            Posted::NoOwner => {
+                let open = self.journal.questions(None)?.iter().filter(|other| other.tree == asked.tree).count();
+                match open {
+                    0 => format!("answered; process {} continues the run", self.resume(asked.tree)?),
+                    more => format!("answered; {more} more to answer"),
+                }
+            }
         };
         Ok(())
+    }
+
+    /// Lets a process of its own continue a tree, so that it does not end when the user leaves.
+    fn resume(&self, tree: Uuid) -> Result<u32, Trouble> {
+        let failed = |error: std::io::Error| Trouble::config(format!("cannot resume the run: {error}"));
+        let mut command = Command::new(environment::executable().map_err(failed)?);
+        command.args(["resume", &tree.to_string(), "--quiet", "--on-question", "park", "--journal"]);
+        command.arg(self.journal.path()).process_group(0);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Ok(child.map_err(failed)?.id())
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) enum Wish {
     },
     /// Answer the question that is shown with this text.
     Answer(String),
+    /// Resume this tree, which no process works on.
+    Resume(Uuid),
     Suspend,
     Leave,
 }
@@ -149,6 +151,12 @@ impl LiveTrees {
     pub(crate) fn chosen_run(&self) -> Option<(Uuid, Uuid)> {
         let tree = self.chosen()?;
         Some((tree.id, self.run.filter(|run| tree.fold.get(*run).is_some()).unwrap_or(tree.id)))
+    }
+
+    /// Returns whether the chosen run has ended.
+    fn is_chosen_over(&self) -> bool {
+        let run = self.chosen_run().and_then(|(_, run)| self.chosen()?.fold.get(run));
+        run.is_some_and(|run| status(run).is_over())
     }
 
     /// Returns the place of the chosen run.
@@ -222,8 +230,15 @@ impl LiveTrees {
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
             KeyCode::PageUp => self.step(-10),
             KeyCode::PageDown => self.step(10),
+            KeyCode::Char('t' | 'c') if self.is_chosen_over() => {
+                self.note = format!("run {} has ended", self.chosen_place());
+            }
             KeyCode::Char('t') if self.chosen().is_some() => self.mode = Mode::Telling(Editor::default()),
             KeyCode::Char('c') if self.chosen().is_some() => self.mode = Mode::Cancelling,
+            KeyCode::Char('r') => match self.chosen() {
+                Some(tree) if tree.status() == Status::Interrupted => return Some(Wish::Resume(tree.id)),
+                Some(_) | None => self.note = "only an interrupted run tree can be resumed".to_owned(),
+            },
             KeyCode::Char('a') => {
                 let questions = self.chosen().map(WatchedTree::questions).unwrap_or_default();
                 let mut dialog = None;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use homing_core::{
-    fact::Fact,
+    fact::{Ended, Fact, Outcome},
     message::{Args, Part, Reply, ToolCall, Usage},
     question::Question,
     tool::CallKey,
@@ -65,7 +65,7 @@ fn trees_runs_money_and_reasons_for_waiting_are_shown() {
         drawn(80, 20, |frame| view(&state, frame)),
         str![[r#"
 2 live run trees · ~/project                                spent $0, held $0.04
-● general      1 question  find the retries    4/4 runs  $0 + $0.04 held    5.0s
+● general      1 question  find the retries                 4/4 runs  $0    5.0s
 · general      find the retries                             1/1 runs  $0    0.0s
 ─ 1 general · openai/gpt-4.1 · 0 tok · process 4711 · 00000002 ─────────────────
 ● 1 general  waiting for gpt-4.1                           0 tok       $0   5.0s
@@ -116,6 +116,26 @@ fn keys_choose_tell_cancel_and_answer() {
     press(&mut state, KeyCode::Char('a'));
     assert_eq!(state.note, "this run tree asks nothing");
     assert_eq!(press(&mut state, KeyCode::Char('q')), Some(Wish::Leave));
+}
+
+#[test]
+fn interrupted_tree_is_resumed_and_an_ended_run_is_not_told() {
+    let mut gone = tree(1, 1, false);
+    gone.owner = None;
+    let mut state = state(vec![gone]);
+    assert!(drawn(80, 20, |frame| view(&state, frame)).contains("· r: resume · q: leave"));
+    assert_eq!(press(&mut state, KeyCode::Char('r')), Some(Wish::Resume(Uuid::from_u128(1))));
+    state.trees[0].owner = Some(4711);
+    assert_eq!(press(&mut state, KeyCode::Char('r')), None);
+    assert_eq!(state.note, "only an interrupted run tree can be resumed");
+    let ended = Fact::Ended(Arc::new(Ended { outcome: Outcome::Done, text: "x".into(), data: None }));
+    let seq = state.trees[0].next_seq();
+    let ended = record(fact_at("1.1", ended), Uuid::from_u128(1), seq);
+    state.trees[0].take(ended);
+    press(&mut state, KeyCode::Enter);
+    press(&mut state, KeyCode::Down);
+    press(&mut state, KeyCode::Char('t'));
+    assert!(matches!(state.mode, Mode::Choosing) && state.note == "run 1.1 has ended", "{}", state.note);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::{
     },
 };
 
+/// Columns from which on a line about a tree shows what it holds.
+const WIDE: u16 = 110;
+
 const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
 
@@ -61,8 +64,12 @@ fn footer(state: &LiveTrees, width: u16) -> Line<'static> {
         (Mode::Telling(_), _) => "Enter: send · Esc: back".to_owned(),
         (Mode::Cancelling, _) => "y: cancel it · any other key: back".to_owned(),
         (Mode::Answering(dialog), _) => format!("{} · Esc: back", dialog.choices()),
-        (Mode::Choosing, None) => "↑↓: choose · Enter: runs · t: tell · c: cancel · a: answer · q: leave".to_owned(),
-        (Mode::Choosing, Some(_)) => "↑↓: choose · Esc: trees · t: tell · c: cancel · a: answer · q: leave".to_owned(),
+        (Mode::Choosing, run) => {
+            let move_on = if run.is_none() { "Enter: runs" } else { "Esc: trees" };
+            let is_interrupted = state.chosen().is_some_and(|tree| tree.status() == Status::Interrupted);
+            let act = if is_interrupted { "r: resume" } else { "t: tell · c: cancel · a: answer" };
+            format!("↑↓: choose · {move_on} · {act} · q: leave")
+        }
     };
     let text = if state.note.is_empty() { keys } else { sanitize::inert_line(&state.note) };
     let style = if state.note.is_empty() { QUIET } else { Style::new().fg(Color::Yellow) };
@@ -105,7 +112,11 @@ fn tree_line(state: &LiveTrees, tree: &WatchedTree, width: u16) -> Line<'static>
     let took = tree.board.rows().next().map_or(0, |root| root.took(state.now));
     let project =
         if tree.project.is_empty() { String::new() } else { format!("{}  ", sanitize::inert_line(&tree.project)) };
-    let right = format!("  {open}/{runs} runs  {}  {:>6}", money(tree), figures::time(took));
+    let count = format!("{open}/{runs} runs");
+    // A narrow screen needs the space for the task; what all trees hold is in the first line.
+    let is_wide = width >= WIDE;
+    let money = if is_wide { format!("{:>34}", money(tree, true)) } else { money(tree, false) };
+    let right = format!("  {count:>8}  {money}  {:>6}", figures::time(took));
     let agent = cell(&sanitize::inert_line(&root.spawned.agent.name), 12) + " ";
     let left = vec![
         Span::styled(sign, Style::new().fg(colour)),
@@ -129,12 +140,12 @@ fn waiting(tree: &WatchedTree) -> String {
     }
 }
 
-/// Formats what a tree has spent, what it holds, and its limit.
-fn money(tree: &WatchedTree) -> String {
+/// Formats what a tree has spent, what it holds if that is asked for, and its limit.
+fn money(tree: &WatchedTree, shows_held: bool) -> String {
     let Some(root) = tree.fold.root() else { return String::new() };
     let held = match root.held.cost_micros {
-        0 => String::new(),
-        held => format!(" + {} held", usd(held)),
+        held if shows_held && held > 0 => format!(" + {} held", usd(held)),
+        _ => String::new(),
     };
     let limit = root.limits.cost_micros.value().map(|limit| format!(" of {}", usd(limit)));
     format!("{}{held}{}", usd(root.subtree.usage.cost_micros), limit.unwrap_or_default())

@@ -41,9 +41,7 @@ fn start(screen: &Screen, task: &str) -> Child {
 #[test]
 fn runs_of_other_processes_are_followed_answered_told_and_cancelled() {
     let Some(screen) = Screen::open(100, 30, |_, seen| script(seen)) else { return };
-    let config = screen.folder.path().join(".config/homing/config.toml");
-    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    std::fs::write(&config, "[rules]\nask = ['bash']\n").unwrap();
+    screen.configure("[rules]\nask = ['bash']\n");
     screen.homing("watch");
     screen.wait_for("no run is live here");
     let mut run = start(&screen, "lead them");
@@ -69,6 +67,24 @@ fn runs_of_other_processes_are_followed_answered_told_and_cancelled() {
     let shown = screen.wait_for("0 live run trees");
     assert!(shown.contains("– general"), "{shown}");
     assert!(!run.wait().unwrap().success());
+    screen.tmux(&["send-keys", "q"]);
+    screen.wait_for("left with 0");
+}
+
+#[test]
+fn parked_run_continues_when_it_is_answered() {
+    let Some(screen) = Screen::open(100, 30, |_, seen| script(seen)) else { return };
+    screen.configure("[rules]\nask = ['bash']\n");
+    let parked = start(&screen, "push it").wait().unwrap();
+    assert_eq!(parked.code(), Some(6));
+    screen.homing("watch");
+    let shown = screen.wait_for("1 question");
+    assert!(shown.contains("no process"), "{shown}");
+    screen.tmux(&["send-keys", "a"]);
+    screen.wait_for("? allow general to run this command (bash)?");
+    screen.send("y");
+    screen.wait_for("answered; process ");
+    screen.wait_for("✓ 1 general  pushed");
     screen.tmux(&["send-keys", "q"]);
     screen.wait_for("left with 0");
 }
