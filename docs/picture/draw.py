@@ -1,5 +1,6 @@
 """Draws terminal screens, as `tmux capture-pane -e -p` prints them, as an SVG picture. Several screens, each after a line with a form feed
-and its time in milliseconds, become a moving picture that plays in the time of the recording, without long pauses, and then begins again."""
+and its time in milliseconds, become a moving picture that plays in the time of the recording, without long pauses and at most a few seconds,
+and then begins again."""
 
 import html
 import re
@@ -9,6 +10,7 @@ COLOURS = {30: "#5c6370", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61a
 WIDTH, HEIGHT, LEFT, TOP = 8.4, 18, 14, 44
 LAST_MS = 6000  # the last screen stays this long
 PAUSE_MS = 400  # and no other one longer than this, but the first
+MOST_MS = 9000  # a longer recording, such as one of a busy machine, is played faster
 
 
 def spans(line):
@@ -50,7 +52,8 @@ def screens(text):
     for (before, _), (at, lines) in zip(found, found[1:]):
         now += min(at - before, 1000 if before == found[0][0] else PAUSE_MS)
         shortened.append((now, lines))
-    return shortened
+    faster = max(1, now / MOST_MS)
+    return [(round(at / faster), lines) for at, lines in shortened]
 
 
 def draw(lines):

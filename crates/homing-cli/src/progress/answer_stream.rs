@@ -9,7 +9,7 @@ use crate::columns::broken;
 /// The text of the root run's replies, as far as it has arrived.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerStream {
-    /// The root, if its answer is prose: data is shown when it is complete.
+    /// The root, if its answer is prose: data, and the answer of a team, are shown when they are complete.
     root: Option<Uuid>,
     /// The text of the reply in progress, or of the last one.
     reply: String,
@@ -23,7 +23,9 @@ impl AnswerStream {
         match event {
             Event::Fact(record) => match &record.fact {
                 Fact::Spawned(spawned) if record.place.depth() == 0 => {
-                    self.root = spawned.schema.is_none().then_some(record.run);
+                    // What the program of a team says between its steps is not meant for readers.
+                    let is_prose = spawned.schema.is_none() && !homing_teams::is_team_agent(&spawned.agent);
+                    self.root = is_prose.then_some(record.run);
                     None
                 }
                 Fact::Asked(_) if self.root == Some(record.run) => {

@@ -268,6 +268,17 @@ fn answer_is_streamed_once_and_shown_above_the_costs() {
     assert!(shown.contains("done · 1 run · 1 turn") || shown.contains("done · 1 turn"), "{shown}");
 }
 
+#[test]
+fn steps_of_a_team_are_not_part_of_its_answer() {
+    let Some(screen) = Screen::open(100, 40, |_, _| FakeResponse::chat_text("the verdict")) else { return };
+    let crew = "name: court\ndescription: Decides.\nagents:\n  - { name: judge, description: Decides, prompt: Decide., tools: [] }\n\
+                crew:\n  tasks:\n    - { name: verdict, agent: judge, description: Decide. }\n";
+    std::fs::write(screen.folder.path().join("court.yaml"), crew).unwrap();
+    screen.homing("team court.yaml --model openai/gpt-4.1 guilty?");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("\nthe verdict\n") && !shown.contains("Next:"), "{shown}");
+}
+
 /// A run that wants to write a file, and says so afterwards.
 fn writes() -> impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static {
     |_, seen| {
