@@ -172,7 +172,7 @@ impl From<SpawnError> for Trouble {
                 Self::config(format!("no price is known for {model}, so --max-cost cannot be enforced"))
                     .hint("configure its price, limit tokens with --max-tokens, or lift the limit with --max-cost none")
             }
-            SpawnError::EmptyTask => Self::usage(message),
+            SpawnError::EmptyTask => Self::usage(message).hint("write it after the command, in quotes, or pipe it in"),
             SpawnError::MissingParameter { parameter, .. } => {
                 Self::usage(message).hint(format!("set it with --set {parameter}=VALUE"))
             }

@@ -48,6 +48,8 @@ pub(crate) enum CallEnd {
     Open,
     Done,
     Failed(String),
+    /// The turn ended before it.
+    Stopped,
 }
 
 /// The entries of a conversation.
@@ -103,10 +105,14 @@ impl Cells {
     }
 
     fn end_first_open(&mut self, end: CallEnd) {
-        let is_open = |cell: &&mut Cell| matches!(cell.entry, Entry::Call { end: CallEnd::Open, .. });
-        if let Some(cell) = self.cells.iter_mut().find(is_open) {
+        if let Some(cell) = self.cells.iter_mut().find(|cell| cell.is_open_call()) {
             cell.end(end);
         }
+    }
+
+    /// Marks the calls that the end of the turn has stopped.
+    pub(crate) fn stop_open_calls(&mut self) {
+        self.cells.iter_mut().filter(|cell| cell.is_open_call()).for_each(|cell| cell.end(CallEnd::Stopped));
     }
 
     /// Ends the call with this key; returns false if it was never begun.
@@ -155,6 +161,10 @@ fn is_separated(above: &Entry, below: &Entry) -> bool {
 }
 
 impl Cell {
+    fn is_open_call(&self) -> bool {
+        matches!(self.entry, Entry::Call { end: CallEnd::Open, .. })
+    }
+
     fn end(&mut self, with: CallEnd) {
         if let Entry::Call { end, .. } = &mut self.entry {
             *end = with;
@@ -195,6 +205,7 @@ fn call_lines(line: &str, end: &CallEnd, width: usize) -> Vec<Line<'static>> {
     let (mark, colour, why) = match end {
         CallEnd::Open => ("● ", Color::Cyan, None),
         CallEnd::Done => ("✓ ", Color::Green, None),
+        CallEnd::Stopped => ("– ", Color::Reset, None),
         CallEnd::Failed(why) => ("✗ ", Color::Red, Some(why)),
     };
     let style = Style::new().fg(colour);

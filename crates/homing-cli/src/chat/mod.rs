@@ -90,6 +90,8 @@ pub(crate) enum Wish {
     Slash(Slash),
     /// Answer the question that is shown.
     Answer(String),
+    /// Complete the path at the end of the message.
+    CompletePath(String),
     /// Stop the turn that is under way.
     Stop,
     Suspend,
@@ -100,6 +102,10 @@ impl Chat {
     /// Handles a key.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Wish> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if !(control && key.code == KeyCode::Char('c')) {
+            // Only two in a row leave.
+            self.stop_asked = None;
+        }
         match key.code {
             KeyCode::Char('c') if control => return self.stop(),
             KeyCode::Char('z') if control => return Some(Wish::Suspend),
@@ -108,7 +114,9 @@ impl Chat {
             }
             KeyCode::PageUp => self.scroll = self.scroll.saturating_add(10),
             KeyCode::PageDown => self.scroll = self.scroll.saturating_sub(10),
-            KeyCode::Esc => self.scroll = 0,
+            KeyCode::Esc if self.scroll > 0 => self.scroll = 0,
+            KeyCode::Esc if self.turn.is_some() => return self.stop_turn(),
+            KeyCode::Esc => (),
             _ => match &mut self.dialog {
                 Some(dialog) => return dialog.key(key).map(Wish::Answer),
                 None => return self.edit(key),
@@ -141,7 +149,10 @@ impl Chat {
         let replaced = match key.code {
             KeyCode::Up => self.history.older(self.editor.text()).map(str::to_owned),
             KeyCode::Down => self.history.newer(),
-            KeyCode::Tab => slash::complete(self.editor.text(), &self.about.agents),
+            KeyCode::Tab => match slash::path_to_complete(self.editor.text()) {
+                Some(path) => return Some(Wish::CompletePath(path.to_owned())),
+                None => slash::complete(self.editor.text(), &self.about.agents),
+            },
             _ => None,
         };
         if let Some(text) = replaced {
@@ -168,16 +179,31 @@ impl Chat {
         }
     }
 
-    /// Ctrl-C: stops the turn, or clears the line; the second one within a short time leaves.
+    /// Replaces the path at the end of the message by a longer one.
+    pub(crate) fn complete_path(&mut self, begun: &str, completed: &str) {
+        let text = self.editor.text();
+        if let Some(before) = text.strip_suffix(begun) {
+            self.editor = Editor::with(format!("{before}{completed}"));
+        }
+    }
+
+    fn stop_turn(&mut self) -> Option<Wish> {
+        self.turn.as_mut()?.is_stopping = true;
+        Some(Wish::Stop)
+    }
+
+    /// Ctrl-C: stops the turn, or clears the line; without either, the second one within a short time leaves.
     pub(crate) fn stop(&mut self) -> Option<Wish> {
         let is_second = self.stop_asked.is_some_and(|before| self.now.saturating_sub(before) < TWICE);
         if is_second {
             return Some(Wish::Leave);
         }
-        self.stop_asked = Some(self.now);
-        if let Some(turn) = &mut self.turn {
-            turn.is_stopping = true;
-            return Some(Wish::Stop);
+        let is_clear = self.editor.text().is_empty() && self.attached.is_empty();
+        if is_clear || self.turn.is_some() {
+            self.stop_asked = Some(self.now);
+        }
+        if self.turn.is_some() {
+            return self.stop_turn();
         }
         self.editor.take();
         self.attached.clear();
@@ -300,6 +326,7 @@ impl Chat {
     pub(crate) fn end(&mut self, envelope: &Envelope) {
         self.turn = None;
         self.dialog = None;
+        self.cells.stop_open_calls();
         let last = self.cells.entries().rev().find_map(|entry| match entry {
             Entry::Agent(text) => Some(text.trim()),
             Entry::User(_) => Some(""),

@@ -1,5 +1,7 @@
 //! Commands that begin with a slash.
 
+use std::path::Path;
+
 use homing_core::place::Place;
 
 /// Commands with what they do, in the order of the help.
@@ -24,8 +26,8 @@ pub(crate) const KEYS: [(&str, &str); 8] = [
     ("Alt-Enter, Ctrl-J, \\ Enter", "begin a new line"),
     ("Up, Down", "earlier and later messages"),
     ("PgUp, PgDn", "scroll"),
-    ("Tab", "complete a command or a name"),
-    ("Ctrl-C", "stop the current turn; twice: leave"),
+    ("Tab", "complete a command, a name, or a path after @"),
+    ("Esc, Ctrl-C", "stop the current turn; Ctrl-C clears the line, and twice it leaves"),
     ("Ctrl-Z", "suspend; `fg` continues"),
     ("Ctrl-D", "leave, if the line is empty"),
 ];
@@ -95,6 +97,36 @@ pub(crate) fn matching(text: &str) -> Vec<&'static str> {
     COMMANDS.iter().map(|(usage, _)| *usage).filter(|usage| usage.starts_with(text)).collect()
 }
 
+/// Returns the path at the end of a message that can be completed: that of `/attach`, or a last word `@PATH`.
+pub(crate) fn path_to_complete(text: &str) -> Option<&str> {
+    if let Some(path) = text.strip_prefix("/attach ") {
+        return Some(path.trim_start());
+    }
+    text.rsplit(char::is_whitespace).next()?.strip_prefix('@')
+}
+
+/// Completes a path by what is in its folder: as far as all entries that begin like it agree. A folder gets a slash.
+pub(crate) fn complete_path(folder: &Path, begun: &str) -> Option<String> {
+    let (above, name) = begun.rsplit_once('/').map_or(("", begun), |(above, name)| (above, name));
+    let parent =
+        if begun.starts_with('/') && above.is_empty() { Path::new("/").to_owned() } else { folder.join(above) };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(parent).ok()?.flatten() {
+        let is_folder = entry.path().is_dir();
+        let Ok(other) = entry.file_name().into_string() else { continue };
+        if other.starts_with(name) && (!other.starts_with('.') || name.starts_with('.')) {
+            found.push(if is_folder { other + "/" } else { other });
+        }
+    }
+    let mut common = found.first()?.clone();
+    for other in &found {
+        let shared = common.char_indices().zip(other.chars()).find(|((_, one), two)| one != two);
+        let end = shared.map_or_else(|| common.len().min(other.len()), |((at, _), _)| at);
+        common.truncate(end);
+    }
+    Some(format!("{}{common}", &begun[..begun.len() - name.len()]))
+}
+
 /// Completes a command, or the name after `/agent `.
 pub(crate) fn complete(text: &str, agents: &[String]) -> Option<String> {
     if let Some(begun) = text.strip_prefix("/agent ") {
@@ -130,6 +162,27 @@ mod tests {
         assert!(read("/cancel me").unwrap().unwrap_err().contains("not a place"));
         assert_eq!((read("hello"), read("/usr/bin is full"), read("/review x")), (None, None, None));
         assert!(looks_like_one("/review x") && !looks_like_one("/usr/bin") && !looks_like_one("a /b"));
+    }
+
+    #[test]
+    fn paths_are_completed_as_far_as_they_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["src/main.rs", "src/map.rs", "src/größe.rs", "docs/a.md", ".hidden"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let completed = |begun: &str| complete_path(folder.path(), begun);
+        assert_eq!(completed("s").as_deref(), Some("src/"));
+        assert_eq!(completed("src/m").as_deref(), Some("src/ma"));
+        assert_eq!(completed("src/mai").as_deref(), Some("src/main.rs"));
+        assert_eq!(completed("src/gr").as_deref(), Some("src/größe.rs"));
+        assert_eq!((completed("x"), completed("nowhere/x")), (None, None));
+        let whole = folder.path().join("do").display().to_string();
+        assert_eq!(completed(&whole), Some(whole + "cs/"));
+        assert_eq!(path_to_complete("compare @src/m"), Some("src/m"));
+        assert_eq!(path_to_complete("/attach my p"), Some("my p"));
+        assert_eq!((path_to_complete("mail me@home.org now"), path_to_complete("/agent x")), (None, None));
     }
 
     #[test]

@@ -116,7 +116,7 @@ They are retried in model_call.rs:
   · 1.3 explore  look at part 3 of 日本語                  0 tok       $0   0.0s
 ─ ● answering ───────────────────────────────────────────── $0 of $5.00 · 0.0s ─
 › and the tests?
-Enter: message to the agent · Ctrl-C: stop · /help
+Enter: message to the agent · Esc: stop · /help
 "#]]
     );
 }
@@ -141,7 +141,7 @@ They are retried in model_call.rs:                                             �
                                                                                │
 ─ ● answering ─────────────────────────────────────────────────────────────────────────────────────────────── $0 of $5.00 · 0.0s ─
 › and the tests?
-Enter: message to the agent · Ctrl-C: stop · /help
+Enter: message to the agent · Esc: stop · /help
 "#]]
     );
 }
@@ -184,7 +184,33 @@ fn ctrl_c_stops_the_turn_and_twice_leaves() {
     let mut idle = super::tests::chat();
     idle.editor = Editor::with("half a message");
     assert_eq!(press(&mut idle, KeyCode::Char('c'), KeyModifiers::CONTROL), None);
-    assert!(idle.editor.text().is_empty() && idle.is_leaving());
+    assert!(idle.editor.text().is_empty() && !idle.is_leaving(), "the first one only clears the line");
+    assert_eq!(press(&mut idle, KeyCode::Char('c'), KeyModifiers::CONTROL), None);
+    assert!(idle.is_leaving());
+    press(&mut idle, KeyCode::Char('x'), KeyModifiers::NONE);
+    assert!(!idle.is_leaving(), "the user goes on");
+    let mut idle = super::tests::chat();
+    press(&mut idle, KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(press(&mut idle, KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Leave));
+}
+
+#[test]
+fn escape_scrolls_to_the_end_and_then_stops_the_turn() {
+    let mut chat = busy(0);
+    chat.scroll = 5;
+    assert_eq!(press(&mut chat, KeyCode::Esc, KeyModifiers::NONE), None);
+    assert_eq!((chat.scroll, press(&mut chat, KeyCode::Esc, KeyModifiers::NONE)), (0, Some(Wish::Stop)));
+    assert_eq!(press(&mut super::tests::chat(), KeyCode::Esc, KeyModifiers::NONE), None);
+}
+
+#[test]
+fn tab_asks_for_the_path_at_the_end_of_a_message() {
+    let mut chat = chat();
+    chat.editor = Editor::with("compare @src/m");
+    let wish = press(&mut chat, KeyCode::Tab, KeyModifiers::NONE);
+    assert_eq!(wish, Some(Wish::CompletePath("src/m".into())));
+    chat.complete_path("src/m", "src/main.rs");
+    assert_eq!(chat.editor.text(), "compare @src/main.rs");
 }
 
 #[test]

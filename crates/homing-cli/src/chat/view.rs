@@ -89,7 +89,7 @@ fn footer(chat: &Chat, width: u16) -> Line<'static> {
         let names: Vec<String> = names.map(|name| sanitize::inert_line(&name.to_string_lossy())).collect();
         format!("attached: {}", names.join(", "))
     } else if chat.turn.is_some() {
-        "Enter: message to the agent · Ctrl-C: stop · /help".to_owned()
+        "Enter: message to the agent · Esc: stop · /help".to_owned()
     } else {
         "Enter: send · Alt-Enter: new line · @path: attach · /help · Ctrl-C twice: leave".to_owned()
     };

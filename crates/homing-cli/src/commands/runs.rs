@@ -158,7 +158,7 @@ fn print_rows(rows: &[RunRow], is_all: bool) -> anyhow::Result<()> {
             "{id}  {:<11}  {agent}  {:>9}  {:>8}  {:>7}  ",
             row.status.name(),
             format!("{} tok", figures::tokens(row.usage.input + row.usage.output)),
-            figures::cost(&row.usage),
+            figures::short_cost(&row.usage),
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
         let waiting = waiting_for_budget(row);
@@ -197,7 +197,7 @@ fn print_sums(sums: &[UsageSum]) -> anyhow::Result<()> {
             figures::count(sum.runs, "run"),
             figures::count(turns, "turn"),
             figures::tokens(input + output),
-            figures::cost(&sum.usage),
+            figures::short_cost(&sum.usage),
         ))?;
     }
     Ok(())

@@ -34,6 +34,11 @@ pub(crate) fn cost(usage: &EnvelopeUsage) -> String {
     }
 }
 
+/// Formats the cost of runs for a column: what they may have cost at most, if a part of it is estimated.
+pub(crate) fn short_cost(usage: &EnvelopeUsage) -> String {
+    format!("{}{}", if usage.estimated { "≤" } else { "" }, usd(usage.cost_micros))
+}
+
 /// Formats a count with its noun: `1 turn`, `2 turns`.
 pub(crate) fn count(number: u64, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })

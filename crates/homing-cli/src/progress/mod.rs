@@ -225,7 +225,11 @@ pub(crate) fn failed_line(result: &ToolResult) -> Option<String> {
 /// Returns the first line that contains a letter or digit.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().find(|line| line.contains(char::is_alphanumeric)).unwrap_or_default();
-    sanitize::inert_line(&crate::columns::cut(line.trim(), 200))
+    let line = line.trim();
+    let heading = line.trim_start_matches('#');
+    // A heading of Markdown is shown without its marks; `#1` and `#!/bin/sh` stay as they are.
+    let line = if heading.len() < line.len() && heading.starts_with(' ') { heading.trim_start() } else { line };
+    sanitize::inert_line(&crate::columns::cut(line, 200))
 }
 
 /// Returns the name of a model without its provider.

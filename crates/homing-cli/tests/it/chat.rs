@@ -96,6 +96,9 @@ fn r65_conversation_is_streamed_rendered_recorded_and_continued() {
     screen.key("Up");
     screen.key("Up");
     screen.wait_for("\n› first question");
+    // The first one clears the line.
+    screen.key("C-c");
+    screen.wait_until("the line is empty", |shown| !shown.contains("\n› first question"));
     screen.key("C-c");
     screen.key("C-c");
     screen.wait_for("left with 0");
@@ -267,7 +270,8 @@ fn pictures_are_attached_and_a_stopped_call_does_not_spoil_the_next_message() {
     screen.say("wait");
     screen.wait_for("● bash sleep 600");
     screen.key("C-c");
-    screen.wait_for("cancelled · ");
+    let shown = screen.wait_for("cancelled · ");
+    assert_eq!(shown.matches("\nseen\n").count(), 1, "the answer before is not the result of this turn:\n{shown}");
     screen.say("go on");
     screen.wait_until("the next turn is done", |shown| shown.matches("seen").count() == 2);
     screen.say("/cost");
