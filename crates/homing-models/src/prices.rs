@@ -1,17 +1,7 @@
 //! Token prices from the built-in table, in whole micro-dollars, rounded up. An unknown price is `None`, never zero.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
-
-use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use homing_core::model::Rates;
 use serde::Deserialize;
-use serde_json::{Value, json};
-
-/// More input tokens than any request has. If the price at this size equals that of a short request, there are no tiers.
-const LONGEST: u64 = 4_000_000;
 
 /// Prices from the configuration, in dollars per million tokens.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -52,136 +42,175 @@ pub(crate) struct PriceTableEntry {
     pub(crate) context_window: Option<u64>,
 }
 
-/// Looks up `model` of `provider` in the price table.
+/// Looks up `model` of `provider` in the price table, which `data/prepare_prices.py` describes. It is searched as it is: nothing is
+/// decoded but the line that matches.
 pub(crate) fn listed(provider: &str, model: &str) -> PriceTableEntry {
     // LiteLLM is a proxy for other providers, whose names precede the models'.
     let (provider, model) = match model.split_once('/') {
         Some(proxied) if provider.eq_ignore_ascii_case("litellm") => proxied,
         Some(_) | None => (provider, model),
     };
-    let Some(provider) = read(provider) else { return PriceTableEntry::default() };
-    let prices = ModelPrices { provider: &provider, model };
-    let Some(base) = prices.rates(0) else { return PriceTableEntry::default() };
-    let above = prices.tiers(&base);
-    PriceTableEntry { rates: Some(base.above(above)), context_window: prices.context_window() }
+    listed_at(provider, model, jiff::Timestamp::now)
 }
 
-/// The built-in price table, with a line of JSON for each provider.
-static TABLE: &str = include_str!("../data/prices.jsonl");
+fn listed_at(provider: &str, model: &str, now: impl FnOnce() -> jiff::Timestamp) -> PriceTableEntry {
+    let Some(provider) = ProviderPrices::find(provider) else { return PriceTableEntry::default() };
+    let name = model.to_lowercase();
+    let Some(row) = provider.row(&name).or_else(|| provider.row(&with_hyphens_in_dates(&name)?)) else {
+        return PriceTableEntry::default();
+    };
+    let own_ids = provider.rows().filter(|row| model.starts_with(row.id));
+    let context_window = own_ids.max_by_key(|row| row.id.len()).and_then(|row| row.context_window.parse().ok());
+    PriceTableEntry { rates: Some(row.rates(now)), context_window }
+}
+
+static TABLE: &str = include_str!("../data/prices.tsv");
 
 /// A provider's part of the price table.
+#[derive(Clone, Copy)]
 struct ProviderPrices {
-    id: String,
-    prices: Calculator,
-}
-
-/// Reads a provider's part of the table, once. Reading the whole table takes tens of milliseconds and megabytes.
-fn read(name: &str) -> Option<Arc<ProviderPrices>> {
-    static READ: Mutex<BTreeMap<String, Option<Arc<ProviderPrices>>>> = Mutex::new(BTreeMap::new());
-    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(provider) = read.get(name) {
-        return provider.clone();
-    }
-    let provider = ProviderPrices::read(name).map(Arc::new);
-    read.insert(name.to_owned(), provider.clone());
-    provider
+    /// Other providers whose models it also sells.
+    resold: &'static str,
+    rows: &'static str,
 }
 
 impl ProviderPrices {
-    fn read(name: &str) -> Option<Self> {
-        let own = line_of(name).or_else(|| line_of(&id_of(name)?))?;
-        let head: ProviderHeader = serde_json::from_str(own).ok()?;
-        let others = head.fallback_model_providers.iter().filter_map(|id| line_of(id));
-        let lines: Vec<&str> = std::iter::once(own).chain(others).collect();
-        let prices = Calculator::from_json(format!("[{}]", lines.join(","))).ok()?;
-        Some(Self { id: head.id, prices })
-    }
-}
-
-/// A line of the price table without its prices.
-#[derive(Deserialize)]
-struct ProviderHeader {
-    id: String,
-    #[serde(default)]
-    provider_match: Value,
-    /// Other providers whose models it also sells.
-    #[serde(default)]
-    fallback_model_providers: Vec<String>,
-}
-
-fn line_of(id: &str) -> Option<&'static str> {
-    let head = format!("{{\"id\":\"{id}\",");
-    TABLE.lines().find(|line| line.starts_with(&head))
-}
-
-/// The table's id of a provider that is also known by another name, such as `bedrock`.
-fn id_of(name: &str) -> Option<String> {
-    let heads = TABLE.lines().map(serde_json::from_str::<ProviderHeader>).map_while(Result::ok);
-    let without_models = |head: ProviderHeader| json!({"id": head.id, "name": head.id, "api_pattern": ".", "provider_match": head.provider_match});
-    let heads = Value::from_iter(heads.map(without_models));
-    let names = Calculator::from_json(heads.to_string()).ok()?;
-    names.find_provider(Some(name), None).ok()?.map(|provider| provider.id().to_owned())
-}
-
-/// The prices of one model.
-struct ModelPrices<'a> {
-    provider: &'a ProviderPrices,
-    model: &'a str,
-}
-
-impl ModelPrices<'_> {
-    /// Rates of a request of `size` input tokens, derived from sample usages, because the library only computes totals.
-    fn rates(&self, size: u64) -> Option<Rates> {
-        let size = size.max(1_000);
-        let input = self.price(size, &[])?;
-        let per_million = |dollars: f64| micros(dollars * 1e6 / size as f64);
-        Some(
-            Rates::default()
-                .input(per_million(input.0))
-                .cached(per_million(self.price(size, &[UsageKey::CACHE_READ_TOKENS])?.0))
-                .cache_write(per_million(self.price(size, &[UsageKey::CACHE_WRITE_TOKENS])?.0))
-                .output(per_million(input.1)),
-        )
+    /// Finds a provider by its ID, or by another name such as `bedrock`.
+    fn find(name: &str) -> Option<Self> {
+        let name = name.trim().to_lowercase();
+        Self::by_id(&name).or_else(|| {
+            let lines = memchr::memmem::find_iter(TABLE.as_bytes(), "\n[").map(|at| &TABLE[at + 1..]);
+            let mut lines = std::iter::once(TABLE).chain(lines);
+            lines.find(|text| text.split(['\t', '\n']).nth(1).is_some_and(|names| matches(names, &name))).map(Self::at)
+        })
     }
 
-    /// Dollars for `size` input tokens, all of which also count as `kinds`, and for as many output tokens.
-    fn price(&self, size: u64, kinds: &[UsageKey]) -> Option<(f64, f64)> {
-        let amount = size as f64;
-        let keys = [UsageKey::INPUT_TOKENS, UsageKey::OUTPUT_TOKENS].into_iter().chain(kinds.iter().cloned());
-        let usage: Usage = keys.map(|key| (key, amount)).collect();
-        let request = PriceRequest::new(self.model, &usage).with_provider_id(&self.provider.id);
-        let price = self.provider.prices.calculate(&request).ok()?;
-        Some((price.input_price, price.output_price))
-    }
-
-    /// The sizes above which other rates apply, found by binary search.
-    fn tiers(&self, base: &Rates) -> Vec<(u64, Rates)> {
-        let mut tiers = Vec::new();
-        let (mut from, mut rates) = (1_000, base.clone());
-        while let Some(top) = self.rates(LONGEST).filter(|top| *top != rates) {
-            let (mut low, mut high) = (from, LONGEST);
-            while high - low > 1 {
-                let middle = low + (high - low) / 2;
-                match self.rates(middle) {
-                    Some(found) if found == rates => low = middle,
-                    Some(_) | None => high = middle,
-                }
-            }
-            rates = self.rates(high).unwrap_or(top);
-            tiers.push((low, rates.clone()));
-            from = high;
-            if tiers.len() >= 8 {
-                break;
-            }
+    fn by_id(id: &str) -> Option<Self> {
+        let head = format!("\n[{id}]\t");
+        if TABLE.starts_with(&head[1..]) {
+            return Some(Self::at(TABLE));
         }
-        tiers
+        memchr::memmem::find(TABLE.as_bytes(), head.as_bytes()).map(|at| Self::at(&TABLE[at + 1..]))
     }
 
-    fn context_window(&self) -> Option<u64> {
-        let provider = self.provider.prices.providers().find(|provider| provider.id() == self.provider.id)?;
-        let models = provider.models().filter(|model| self.model.starts_with(model.id()));
-        models.max_by_key(|model| model.id().len())?.context_window()
+    /// The provider whose line begins `text`.
+    fn at(text: &'static str) -> Self {
+        let end = memchr::memmem::find(text.as_bytes(), b"\n[").unwrap_or(text.len());
+        let (line, rows) = text[..end].split_once('\n').unwrap_or((&text[..end], ""));
+        Self { resold: line.rsplit('\t').next().unwrap_or_default(), rows }
     }
+
+    fn rows(self) -> impl Iterator<Item = Row> {
+        self.rows.lines().filter_map(Row::read)
+    }
+
+    /// Finds the row of a model, in lower case: the provider's own, or that of another whose models it sells.
+    fn row(self, model: &str) -> Option<Row> {
+        let find = |provider: Self| provider.rows().find(|row| matches(row.names, model));
+        find(self).or_else(|| self.resold.split_whitespace().filter_map(Self::by_id).find_map(find))
+    }
+}
+
+/// A model in the price table.
+struct Row {
+    names: &'static str,
+    id: &'static str,
+    context_window: &'static str,
+    prices: &'static str,
+}
+
+impl Row {
+    fn read(line: &'static str) -> Option<Self> {
+        let mut columns = line.split('\t');
+        let mut next = || columns.next();
+        Some(Self { names: next()?, id: next()?, context_window: next()?, prices: next()? })
+    }
+
+    /// The rates in force: of those whose condition holds, the last.
+    fn rates(&self, now: impl FnOnce() -> jiff::Timestamp) -> Rates {
+        let Some((always, conditional)) = self.prices.split_once(';') else { return rates(self.prices) };
+        let now = now().to_string();
+        let (date, time) = (now.get(..10).unwrap_or_default(), now.get(11..19).unwrap_or_default());
+        let holds = |condition: &str| match condition.split_once('-') {
+            Some((from, to)) if condition.contains(':') && from <= to => from <= time && time < to,
+            Some((from, to)) if condition.contains(':') => from <= time || time < to,
+            Some(_) | None => condition <= date,
+        };
+        let mut conditional = conditional.rsplit(';').filter_map(|part| part.split_once('='));
+        rates(conditional.find(|(condition, _)| holds(condition)).map_or(always, |(_, prices)| prices))
+    }
+}
+
+/// Reads the prices of a row. The library that publishes the table charges for cached input and cache writes without a price of their
+/// own as for input, and nothing for input or output without a price.
+fn rates(prices: &str) -> Rates {
+    let mut columns = prices.split(',');
+    let mut next = || columns.next().filter(|column| !column.is_empty());
+    let input = next().unwrap_or("0");
+    let (cached, cache_write, output) = (next().unwrap_or(input), next().unwrap_or(input), next().unwrap_or("0"));
+    let at = |size: u64| {
+        let price = |column: &str| price(column, size);
+        Rates::default().input(price(input)).cached(price(cached)).cache_write(price(cache_write)).output(price(output))
+    };
+    let mut sizes: Vec<u64> = [input, cached, cache_write, output].into_iter().flat_map(sizes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let base = at(0);
+    base.above(sizes.into_iter().map(|size| (size, at(size + 1))).collect())
+}
+
+/// The price in a column for requests with `size` input tokens: `BASE>SIZE:PRICE…`.
+fn price(column: &str, size: u64) -> u64 {
+    let (base, tiers) = column.split_once('>').unwrap_or((column, ""));
+    let mut tiers = tiers.rsplit('>').filter_map(|tier| tier.split_once(':'));
+    let tier = tiers.find(|(from, _)| from.parse().is_ok_and(|from: u64| size > from));
+    tier.map_or(base, |(_, price)| price).parse().unwrap_or(u64::MAX)
+}
+
+/// The sizes in a column above which other prices apply.
+fn sizes(column: &str) -> impl Iterator<Item = u64> {
+    column.split('>').skip(1).filter_map(|tier| tier.split_once(':')?.0.parse().ok())
+}
+
+/// Whether one of the patterns of the table matches `name`.
+fn matches(patterns: &str, name: &str) -> bool {
+    patterns.split(' ').any(|pattern| !pattern.is_empty() && pattern.split('&').all(|term| term_matches(term, name)))
+}
+
+fn term_matches(term: &str, name: &str) -> bool {
+    let (term, name) = (term.as_bytes(), name.as_bytes());
+    let (kind, text) = (term[0], &term[1..]);
+    let is_same = |part: &[u8]| {
+        part.len() == text.len()
+            && part.iter().zip(text).all(|(byte, like)| byte == like || *like == b'#' && byte.is_ascii_digit())
+    };
+    match kind {
+        b'=' => is_same(name),
+        b'^' => name.get(..text.len()).is_some_and(is_same),
+        b'$' => name.len().checked_sub(text.len()).is_some_and(|at| is_same(&name[at..])),
+        b'*' => memchr::memmem::find(name, text).is_some(),
+        _ => memchr::memmem::find_iter(name, text).all(|at| !matches!(name.get(at + text.len()), None | Some(b'-'))),
+    }
+}
+
+/// Writes dates without hyphens (`-20251211`) with them (`-2025-12-11`), as the table does; `None` if there are none.
+fn with_hyphens_in_dates(name: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = name;
+    while let Some(at) = rest.find("-20") {
+        let (before, from) = rest.split_at(at + 1);
+        text += before;
+        rest = from;
+        let ends = matches!(from.as_bytes().get(8), None | Some(b'-' | b':'));
+        if let Some(digits) = from.get(..8).filter(|digits| ends && digits.bytes().all(|byte| byte.is_ascii_digit()))
+            && let Ok(date) = jiff::civil::Date::strptime("%Y%m%d", digits)
+        {
+            text += &date.to_string();
+            rest = &from[8..];
+        }
+    }
+    text += rest;
+    (text != name).then_some(text)
 }
 
 /// Converts dollars to micro-dollars, rounded up unless the difference is a floating-point error.
@@ -193,6 +222,8 @@ fn micros(dollars: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
+
     use super::*;
 
     #[test]
@@ -213,23 +244,59 @@ mod tests {
         assert_eq!((long.input, long.output), (2_500_000, 15_000_000));
     }
 
+    /// The library that publishes the table computes totals only: its rates are derived from sample usages.
+    fn published(all: &Calculator, provider: &str, model: &str, size: u64, now: jiff::Timestamp) -> Option<Rates> {
+        let price = |kind: Option<UsageKey>| {
+            let keys = [UsageKey::INPUT_TOKENS, UsageKey::OUTPUT_TOKENS].into_iter().chain(kind);
+            let usage: Usage = keys.map(|key| (key, size as f64)).collect();
+            let request = PriceRequest::new(model, &usage).with_provider_id(provider).with_timestamp(now);
+            let price = all.calculate(&request).ok()?;
+            Some((micros(price.input_price * 1e6 / size as f64), micros(price.output_price * 1e6 / size as f64)))
+        };
+        let ((input, output), cached, write) =
+            (price(None)?, price(Some(UsageKey::CACHE_READ_TOKENS))?, price(Some(UsageKey::CACHE_WRITE_TOKENS))?);
+        Some(Rates::default().input(input).cached(cached.0).cache_write(write.0).output(output))
+    }
+
     #[test]
-    fn prices_of_one_provider_match_the_whole_table() {
-        let whole = || Calculator::from_json(format!("[{}]", TABLE.lines().collect::<Vec<_>>().join(","))).unwrap();
-        let (mut models, all) = (0, whole());
-        let mut whole = ProviderPrices { id: String::new(), prices: whole() };
+    fn prepared_table_agrees_with_the_published_one() {
+        let (all, mut models) = (Calculator::bundled(), 0);
+        let times = ["2026-02-01T00:10:00Z", "2026-10-19T02:00:00Z", "2027-02-01T16:30:00Z"];
+        let times = times.map(|time| time.parse::<jiff::Timestamp>().unwrap());
         for provider in all.providers() {
-            let alone = read(provider.id()).unwrap();
-            whole.id = provider.id().to_owned();
-            let others = ["claude-sonnet-4-5", "gpt-4.1", "deepseek-chat"];
-            for model in provider.models().map(genai_prices::ModelInfo::id).step_by(7).chain(others) {
-                let rates = |provider| ModelPrices { provider, model }.rates(0);
-                assert_eq!(rates(&alone), rates(&whole), "{}/{model}", provider.id());
+            let names = provider.models().flat_map(|model| {
+                let id = model.id().to_owned();
+                [format!("{id}-20260213"), format!("{id}@20260213"), format!("{id}-tts"), id.to_uppercase(), id]
+            });
+            let others = ["gpt-4.1", "deepseek-chat", "gpt-5.4-2026-01-02", "no-such-model-at-all"].map(str::to_owned);
+            for name in names.chain(others) {
+                let now = times[models % times.len()];
+                let entry = listed_at(provider.id(), &name, || now);
+                for size in [1_000, 300_000] {
+                    let ours = entry.rates.clone().map(|rates| {
+                        let tier = rates.above.iter().rfind(|(from, _)| size > *from).map(|(_, rates)| rates.clone());
+                        tier.unwrap_or_else(|| rates.above(Vec::new()))
+                    });
+                    let theirs = published(all, provider.id(), &name, size, now);
+                    assert_eq!(ours, theirs, "{}/{name}, {size} tokens", provider.id());
+                }
                 models += 1;
             }
         }
-        assert!(models > 300, "{models}");
+        assert!(models > 11_000, "{models}");
         assert!(listed("azure", "deepseek-v3.2").rates.is_some(), "it also sells models of others");
+    }
+
+    #[test]
+    fn providers_are_found_as_in_the_published_table() {
+        for name in
+            ["OpenAI", "bedrock", " google ", "vertex_ai", "xai", "huggingface/novita", "together-ai", "meta", "none"]
+        {
+            let theirs = Calculator::bundled().find_provider(Some(name), None).unwrap();
+            let theirs = theirs.and_then(|provider| ProviderPrices::by_id(provider.id()));
+            let rows = |provider: ProviderPrices| provider.rows;
+            assert_eq!(ProviderPrices::find(name).map(rows), theirs.map(rows), "{name}");
+        }
     }
 
     #[test]
