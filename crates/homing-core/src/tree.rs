@@ -102,6 +102,19 @@ impl RunTree {
         Ok(())
     }
 
+    /// Passes over a record that does not matter, such as one of another branch. The totals above that branch are then incomplete.
+    ///
+    /// # Errors
+    /// Fails if the record does not follow the last one.
+    pub fn skip(&mut self, seq: u64, epoch: u32, at: u64) -> Result<(), FoldError> {
+        if seq != self.next_seq {
+            return Err(FoldError::Gap { expected: self.next_seq, got: seq });
+        }
+        self.next_seq += 1;
+        self.clock = TreeClock { now: self.clock_at(epoch, at), last: Some((epoch, at)) };
+        Ok(())
+    }
+
     /// Replaces the first fact of a tree that is not recorded yet.
     pub fn replace_root(&mut self, spawned: Arc<Spawned>) {
         if let Some(root) = self.runs.first_mut() {

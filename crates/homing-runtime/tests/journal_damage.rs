@@ -97,7 +97,7 @@ fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
     let last = commits[commits.len() - 2];
     // Every byte of the log header; of each frame one byte of its header, a different one each time, and one of its page.
     let frames = (WAL_HEADER..wal.len()).step_by(FRAME).enumerate();
-    let places = (0..WAL_HEADER).chain(frames.flat_map(|(n, frame)| [frame + n * 5 % 24, frame + 24 + n * 47 % 4096]));
+    let places = (0..WAL_HEADER).chain(frames.flat_map(|(n, frame)| [frame + n * 5 % 24, frame + 24 + n * 47 % 2048]));
     let broken = dir.path().join("broken.db");
     for (n, at) in places.enumerate() {
         let mut bytes = wal.clone();

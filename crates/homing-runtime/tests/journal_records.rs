@@ -15,6 +15,7 @@ use homing_core::{
     model::{AskFailure, Charge, ModelError},
     place::Place,
     short_id::short_id,
+    tree::RunTree,
 };
 use homing_runtime::journal::{
     AccountHold, Begun, Claim, InboxRequest, Journal, JournalError,
@@ -286,6 +287,38 @@ fn beginning_of_an_id_finds_a_run_from_four_characters_on() {
         assert_eq!(journal.find(&short, None), Err(FindError::TooShort(short)));
     }
     assert!(matches!(journal.find("7", None), Err(FindError::NotFound(_))), "a place that does not exist");
+}
+
+#[test]
+fn branch_of_an_ended_run_has_the_same_result_as_the_whole_tree() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    let mut runs = vec![(writer.tree, Place::root())];
+    // The third run is a child of the second, whose sibling is the fourth.
+    for (parent, step) in [(0, 1), (1, 1), (0, 2)] {
+        let (parent, above): (Uuid, Place) = runs[parent].clone();
+        let (run, place) = (Uuid::now_v7(), above.child(step));
+        let fact = Fact::Spawned(Arc::new(Spawned { parent: Some(parent), ..spawned() }));
+        wait(journal.append(writer.record(run, place.clone(), fact))).unwrap();
+        runs.push((run, place));
+    }
+    for (run, place) in runs.iter().rev() {
+        for fact in [asked(), replied("so"), ended()] {
+            wait(journal.append(writer.record(*run, place.clone(), fact))).unwrap();
+        }
+    }
+    let whole = journal.tree(writer.tree).unwrap();
+    for (run, _) in &runs {
+        let found = journal.find(&run.to_string(), None).unwrap();
+        let branch = journal.branch(&found).unwrap();
+        let result = |tree: &RunTree| journal.envelope_in(tree, tree.get(*run).unwrap()).unwrap();
+        assert_eq!(result(&branch), result(&whole));
+        assert_eq!(branch.next_seq(), whole.next_seq());
+    }
+    let last = journal.branch(&journal.find(&runs[3].0.to_string(), None).unwrap()).unwrap();
+    assert_eq!(last.runs().len(), 2, "the run and the root");
 }
 
 #[test]

@@ -218,7 +218,7 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
 /// Size of the header of the write-ahead log.
 pub const WAL_HEADER: usize = 32;
 /// Size of one frame of the log.
-pub const FRAME: usize = 24 + 4096;
+pub const FRAME: usize = 24 + 2048;
 
 /// The sizes of the log after each commit.
 pub fn commits(wal: &[u8]) -> Vec<usize> {

@@ -120,7 +120,10 @@ impl Records<'_> {
         if let Some(earlier) = self.earlier(record)? {
             return Ok(Begun::Earlier(earlier));
         }
-        self.me.beat(self.connection)?;
+        // An owner of other trees is recorded.
+        if self.owned.trees.is_empty() {
+            self.me.beat(self.connection)?;
+        }
         insert_tree(self.connection, record, &self.me.id)?;
         let owned = OwnedTree::new(record.epoch, 0, 0, record.at, self.batch.data_version);
         self.owned.trees.insert(record.tree, owned);
@@ -210,7 +213,9 @@ fn insert_tree(connection: &Connection, record: &Record, owner: &str) -> rusqlit
          VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?7, 0, ?8)",
     )?;
     let id = record.tree.to_string();
-    statement.execute(params![id, owner, record.epoch, key, task_hash(record), tags, int(record.at), project])?;
+    // Without a key it is not compared with anything.
+    let task_hash = if key.is_some() { task_hash(record) } else { String::new() };
+    statement.execute(params![id, owner, record.epoch, key, task_hash, tags, int(record.at), project])?;
     Ok(())
 }
 

@@ -3,7 +3,11 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use homing_core::{fact::Record, tree::RunTree};
+use homing_core::{
+    fact::Record,
+    place::Place,
+    tree::{FoldError, RunTree},
+};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
@@ -11,6 +15,10 @@ use crate::journal::{
     JournalError,
     sqlite::row::{Columns, TextStore, count, int, sha256},
 };
+
+/// Selects the records of a tree at a range of positions.
+const SELECT: &str = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
+                      WHERE tree = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
 
 /// All records of a tree from position `from` on, checked to be complete.
 pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
@@ -46,6 +54,33 @@ pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, Journal
         tree.apply(&record).map_err(|misfit| JournalError::Damaged(format!("tree {id}: {misfit}")))
     })?;
     Ok(tree)
+}
+
+/// The fold over the records of the run at `top` and of the runs below it. Of the runs above it, only the beginning is read; records of other
+/// runs, which may be thousands, are neither decoded nor checked.
+pub(super) fn branch(connection: &Connection, id: Uuid, top: &Place) -> Result<RunTree, JournalError> {
+    let misfit = |misfit: FoldError| JournalError::Damaged(format!("tree {id}: {misfit}"));
+    let snapshot = connection.unchecked_transaction()?;
+    let total = total(&snapshot, id)?;
+    let mut bodies = StoredBodies { connection: &snapshot, found: HashMap::new() };
+    let mut statement = snapshot.prepare_cached(SELECT)?;
+    let mut rows = statement.query(params![id.to_string(), 0, i64::MAX])?;
+    let (mut tree, top, below) = (RunTree::default(), top.to_string(), format!("{top}."));
+    while let Some(row) = rows.next()? {
+        let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
+        let (place, is_start) = (text(5), text(6) == "spawned");
+        let is_above = || top.strip_prefix(place).is_some_and(|rest| rest.starts_with('.'));
+        if place == top || place.starts_with(&below) || (is_start && is_above()) {
+            tree.apply(&read_row(row, &mut bodies)?).map_err(misfit)?;
+        } else {
+            let (seq, at, epoch) = (count(row.get(1)?), count(row.get(2)?), row.get(3)?);
+            tree.skip(seq, epoch, at).map_err(misfit)?;
+        }
+    }
+    if tree.next_seq() == total {
+        return Ok(tree);
+    }
+    Err(JournalError::Damaged(format!("tree {id}: {} records found, {total} written", tree.next_seq())))
 }
 
 /// Calls `take` with every record of a tree from position `from` on, and makes sure that none is missing.
@@ -87,9 +122,7 @@ fn scan(
     mut take: impl FnMut(Record) -> Result<(), JournalError>,
 ) -> Result<u64, JournalError> {
     let mut bodies = StoredBodies { connection, found: HashMap::new() };
-    let sql = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
-               WHERE tree = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(SELECT)?;
     let mut rows = statement.query(params![tree.to_string(), int(positions.start), int(positions.end)])?;
     let mut expected = positions.start;
     while let Some(row) = rows.next()? {

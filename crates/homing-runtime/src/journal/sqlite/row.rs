@@ -1,7 +1,7 @@
 //! A record as a row: its body as JSON without long prompts, and the checksum over all columns. This module does not access
 //! the database.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use homing_core::fact::{Fact, Record};
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ use crate::journal::JournalError;
 
 /// Prompts above this many bytes are stored once, by their hash.
 const LONG: usize = 1024;
+
+/// Long texts whose hashes are remembered.
+const KNOWN_HASHES: usize = 8;
 
 /// The prompts in the body of `spawned`. They are strings; an object instead of a string names a stored text.
 const PROMPTS: [&str; 2] = ["/spawned/system", "/spawned/agent/prompt"];
@@ -78,14 +81,30 @@ fn take_out(value: &mut Value) -> Option<LongText> {
         return None;
     }
     let text = std::mem::take(text);
-    let hash = sha256(&text);
+    let hash = known_hash(&text);
     *value = json!({ "body": hash });
     Some(LongText { hash, text })
 }
 
+/// SHA-256 of a long text. The runs of a fan-out have the same prompt, and comparing it with the last ones takes far less time.
+fn known_hash(text: &str) -> String {
+    static LAST: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, hash)) = last.iter().find(|(known, _)| known == text) {
+        return hash.clone();
+    }
+    let hash = sha256(text);
+    if last.len() >= KNOWN_HASHES {
+        last.remove(0);
+    }
+    last.push((text.to_owned(), hash.clone()));
+    hash
+}
+
 /// SHA-256 in hexadecimal.
 pub(super) fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |number: u8| char::from(b"0123456789abcdef"[usize::from(number)]);
+    Sha256::digest(text.as_bytes()).iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The columns of a row as they were read, before anything is parsed.

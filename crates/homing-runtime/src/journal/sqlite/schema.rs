@@ -15,6 +15,10 @@ use crate::journal::{
 /// Grows with each change that an older program could not read.
 pub(super) const VERSION: i64 = 1;
 
+/// Size of a page of a new journal. Each table and index takes one from the beginning, and a commit writes every page that it
+/// changes, so small pages make small files and short writes. Journals of earlier versions keep theirs, which is twice as large.
+const PAGE: i64 = 2_048;
+
 /// Marks the file as a journal of Homing: `HOMJ`.
 const APPLICATION: i64 = 0x484f_4d4a;
 
@@ -29,7 +33,7 @@ const TABLES: &str = "
 CREATE TABLE owners (
     id TEXT PRIMARY KEY, pid INTEGER NOT NULL, start INTEGER NOT NULL, boot_id TEXT NOT NULL, pid_ns TEXT NOT NULL,
     host TEXT NOT NULL, heartbeat INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 -- One row per tree. `next_seq` is the number of its records, `steps` counts replies and results, `crashes` counts owners
 -- that died at the same step.
 CREATE TABLE trees (
@@ -64,12 +68,12 @@ CREATE TABLE spend (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spend_tree ON spend (tree);
 CREATE TABLE results (tree TEXT PRIMARY KEY, envelope TEXT NOT NULL) STRICT;
-CREATE TABLE pins (tree TEXT PRIMARY KEY) STRICT;
+CREATE TABLE pins (tree TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- Data that processes share: requests, pauses of rate limits (gates), accounts and their reservations (holds).
 CREATE TABLE inbox (
     id INTEGER PRIMARY KEY, tree TEXT NOT NULL, run TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, at INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE gates (name TEXT PRIMARY KEY, closed_until INTEGER NOT NULL) STRICT;
+CREATE TABLE gates (name TEXT PRIMARY KEY, closed_until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE accounts (
     name TEXT NOT NULL, day INTEGER NOT NULL, tokens INTEGER NOT NULL, cost_micros INTEGER NOT NULL, PRIMARY KEY (name, day)
 ) STRICT, WITHOUT ROWID;
@@ -78,7 +82,7 @@ CREATE TABLE holds (
     cost_micros INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX holds_account ON holds (account);
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 ";
 
 /// Opens the file for writing, and creates its tables if they are missing.
@@ -165,6 +169,7 @@ fn try_open(path: &Path) -> Result<Connection, OpenError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     // Only a new file needs this, and it is a write: an opening must not sync, nor overwrite what a check could still find.
     if version == 0 {
+        connection.pragma_update(None, "page_size", PAGE)?;
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -177,7 +182,7 @@ fn try_open(path: &Path) -> Result<Connection, OpenError> {
     // again and again. Negative numbers are kibibytes.
     connection.pragma_update(None, "cache_size", -16 * 1024)?;
     // A checkpoint every 16 MB: each costs two more syncs.
-    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 16 * 1024 * 1024 / PAGE)?;
     // After a burst the log is truncated to this size instead of keeping its largest size.
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     create(&mut connection)?;

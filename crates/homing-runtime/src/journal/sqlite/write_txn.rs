@@ -134,13 +134,16 @@ impl WriteTxn {
             Err(error) if self.connection.is_autocommit() => {
                 self.batch.fail(error.clone());
             }
-            Err(_) => self.execute("ROLLBACK TO job; RELEASE job")?,
+            Err(_) => {
+                self.execute("ROLLBACK TO job")?;
+                self.execute("RELEASE job")?;
+            }
         }
         result
     }
 
     fn execute(&mut self, sql: &str) -> Result<(), JournalError> {
-        self.connection.execute_batch(sql).map_err(|error| self.batch.fail(error))
+        execute(&self.connection, sql).map_err(|error| self.batch.fail(error))
     }
 
     /// Renews this process's heartbeat. A missed beat does no harm.
