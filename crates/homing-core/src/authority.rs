@@ -322,8 +322,13 @@ impl Grant {
 impl Authority {
     /// Returns the authority of a root run: the user's policy, narrowed by the agent definition.
     pub fn root(policy: Grant, definition: &AgentDefinition) -> Self {
+        Self::of_policy(policy).child(definition)
+    }
+
+    /// Returns the authority whose children are roots.
+    pub fn of_policy(policy: Grant) -> Self {
         let policy = Arc::new(policy);
-        Self { own: policy.clone(), grant: policy }.child(definition)
+        Self { own: policy.clone(), grant: policy }
     }
 
     /// Returns the authority of a child: what its definition asks for, within the parent's grant.

@@ -326,6 +326,28 @@ struct Measure {
     hash: u64,
 }
 
+impl Measure {
+    fn of(value: &impl Serialize) -> Self {
+        let mut measure = Self { size: 0, hash: FNV_START };
+        // Writing to it cannot fail.
+        let _ = serde_json::to_writer(&mut measure, value);
+        measure
+    }
+}
+
+/// Measures what is written, so that nothing is allocated for it.
+impl std::io::Write for Measure {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.size += bytes.len() as u64;
+        self.hash = fnv(self.hash, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl TranscriptEntry {
     /// Creates an entry whose origin follows from the message; a user message counts as [`MessageOrigin::Message`].
     pub fn new(message: Message) -> Arc<Self> {
@@ -362,10 +384,7 @@ impl TranscriptEntry {
     }
 
     fn measure(&self) -> Measure {
-        *self.measure.get_or_init(|| {
-            let json = serde_json::to_vec(&self.message).unwrap_or_default();
-            Measure { size: json.len() as u64, hash: fnv(FNV_START, &json) }
-        })
+        *self.measure.get_or_init(|| Measure::of(&self.message))
     }
 }
 
@@ -375,6 +394,11 @@ pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 /// Computes FNV-1a, continued from `hash`.
 pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Computes FNV-1a of a value as JSON.
+pub fn json_hash(value: &impl Serialize) -> u64 {
+    Measure::of(value).hash
 }
 
 /// Cached encoding of a value for one wire. It is cached for the first wire that asks; other wires encode each time.
@@ -391,14 +415,13 @@ impl Encoding {
 
     /// Returns the cached encoding for `wire`, or creates it with `make`.
     pub fn get_or_make(&self, wire: &'static str, make: impl FnOnce() -> String) -> Cow<'_, str> {
-        if let Some(text) = self.kept(wire) {
-            return Cow::Borrowed(text);
+        let mut make = Some(make);
+        let encode = || (wire, make.take().map(|make| make()).unwrap_or_default().into_boxed_str());
+        let (owner, text) = self.0.get_or_init(encode);
+        match make {
+            // It was cached for another wire, perhaps by another thread a moment ago.
+            Some(make) if *owner != wire => Cow::Owned(make()),
+            Some(_) | None => Cow::Borrowed(text),
         }
-        if self.0.get().is_some() {
-            return Cow::Owned(make());
-        }
-        let (owner, text) = self.0.get_or_init(|| (wire, make().into_boxed_str()));
-        debug_assert_eq!(*owner, wire, "a run uses one wire at a time");
-        Cow::Borrowed(text)
     }
 }

@@ -256,12 +256,15 @@ pub struct Toolbox {
     pub specs: Vec<ToolSpec>,
     /// Cached encoding for the run's wire.
     pub encoding: Encoding,
+    /// The names of the tools.
+    pub names: Arc<[String]>,
 }
 
 impl Toolbox {
     /// Creates a toolbox of these tools.
     pub fn new(specs: Vec<ToolSpec>) -> Self {
-        Self { specs, encoding: Encoding::default() }
+        let names = specs.iter().map(|spec| spec.name.clone()).collect();
+        Self { specs, encoding: Encoding::default(), names }
     }
 }
 

@@ -1,17 +1,17 @@
 //! `Place`: a run's position in its tree.
 
-use std::{fmt, num::ParseIntError, str::FromStr};
+use std::{fmt, num::ParseIntError, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 /// A run's position in its tree: the root is `1`, its second child's third child is `1.2.3`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(Box<[u32]>);
+pub struct Place(Arc<[u32]>);
 
 impl Place {
     /// Returns the root of a tree.
     pub fn root() -> Self {
-        Self(Box::new([1]))
+        Self(Arc::new([1]))
     }
 
     /// Returns the `n`-th child of this place, counting from one.

@@ -1,9 +1,8 @@
 //! Canonical tool names, and the table that maps the names of other programs to them.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::LazyLock,
-};
+use std::{collections::HashSet, sync::LazyLock};
+
+use crate::id_map::IdMap;
 
 /// Reads a file.
 pub const READ: &str = "read";
@@ -253,11 +252,21 @@ static FOREIGN: LazyLock<HashSet<String>> =
 
 /// Returns the canonical name for `name`, if there is such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    BY_NAME.get(&fold(name.trim())).copied()
+    let name = name.trim();
+    // Each call of a tool asks several times, nearly always with a short ASCII name.
+    let (mut short, mut length) = ([0_u8; 32], 0);
+    if name.len() > short.len() || !name.is_ascii() {
+        return BY_NAME.get(fold(name).as_str()).copied();
+    }
+    for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' ')) {
+        short[length] = byte.to_ascii_lowercase();
+        length += 1;
+    }
+    BY_NAME.get(std::str::from_utf8(&short[..length]).ok()?).copied()
 }
 
 /// The table inverted, because loading ten thousand files needs fifty thousand lookups.
-static BY_NAME: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+static BY_NAME: LazyLock<IdMap<String, &'static str>> = LazyLock::new(|| {
     let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (fold(name), *ours)));
     names.collect()
 });

@@ -9,7 +9,7 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    authority::{Grant, Network, Sandbox},
+    authority::{Authority, Grant, Network, Sandbox},
     definition::{AgentDefinition, Isolation},
     envelope::Envelope,
     fact::{CancelledBy, Fact, FailureKind, Outcome, Record, Spawned},
@@ -116,6 +116,9 @@ pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) parts: RuntimeParts,
+    /// The policy, as the authority that roots get theirs from.
+    pub(crate) policy: Authority,
+    pub(crate) root_cache: SpawnCache,
     /// Removed from all facts and notices.
     secrets: Secrets,
     /// Limits the runs that work at once.
@@ -188,6 +191,8 @@ impl Runtime {
             }));
             let secrets = parts.config.secrets.and(parts.models.secrets());
             Inner {
+                policy: Authority::of_policy(parts.policy.clone()),
+                root_cache: SpawnCache::default(),
                 parts,
                 secrets,
                 run_slots,

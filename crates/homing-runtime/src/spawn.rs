@@ -53,8 +53,7 @@ impl Inner {
         let mut warnings = task.warnings.clone();
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
-        let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
-        let authority = agent_memory::granted(&self.parts, &agent, Authority::root(policy, &agent));
+        let authority = agent_memory::granted(&self.parts, &agent, self.root_authority(task, &agent));
         let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) = prompt::render(&agent, &text, &context, self.parts.skills.as_deref(), &prompt_context);
         let system = with_section(system, agent_memory::section(&self.parts, &agent));
@@ -65,12 +64,13 @@ impl Inner {
         let mut text = text;
         task.attachments.iter().for_each(|attachment| attachment.append_to(&mut text));
         warnings.extend(observers::missing(&self.parts, &agent));
+        let (recorded, system) = self.root_cache.texts(&agent, system);
         Ok(Spawned {
             parent: None,
             parent_call: None,
             continues: None,
             background: false,
-            system: Arc::from(system),
+            system,
             task: text,
             attachments: task.attachments.iter().filter_map(Attachment::image).cloned().collect(),
             context,
@@ -88,8 +88,17 @@ impl Inner {
             account: task.account.clone(),
             tags: task.tags.clone(),
             warnings,
-            agent: without_prompt(&agent),
+            agent: recorded,
         })
+    }
+
+    /// The authority of a root. Roots of one agent share it, unless the task brings a policy of its own.
+    fn root_authority(&self, task: &Task, agent: &Arc<AgentDefinition>) -> Authority {
+        match &task.policy {
+            Some(policy) => Authority::root(policy.clone(), agent),
+            None if is_registered(&self.parts, agent) => self.root_cache.child_authority(&self.policy, agent),
+            None => self.policy.child(agent),
+        }
     }
 
     /// Creates the run's own worktree and puts it in place of the folder it was made from.
@@ -154,13 +163,15 @@ impl Inner {
         let above_tools = tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
         let missing = missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &above_tools));
         warnings.extend(missing.into_iter().chain(observers::missing(&self.parts, agent)));
+        let system = with_section(system, agent_memory::section(&self.parts, agent));
+        let (recorded, system) = tree.spawn_cache.texts(agent, system);
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
             continues: order.continues.map(|(run, _)| run),
             background: order.background,
-            agent: without_prompt(agent),
-            system: Arc::from(with_section(system, agent_memory::section(&self.parts, agent))),
+            agent: recorded,
+            system,
             task: order.text,
             attachments: Vec::new(),
             context,
@@ -214,12 +225,16 @@ impl Inner {
             let (specs, notes) = self.specs(spawned, may_delegate, agent_tools);
             RunTools::new(specs, self.parts.config.on_demand, notes)
         };
-        // The grants of roots and of runs with a worktree are their own, so other runs cannot share their tools.
-        let execution = &spawned.agent.execution;
+        // The grants of runs with a worktree or a memory are their own, so other runs cannot share their tools.
+        let (execution, own) = (&spawned.agent.execution, &spawned.authority.own);
         let shares = execution.isolation != Isolation::Worktree && execution.memory.is_none();
-        let has_siblings = spawned.parent.is_some() && shares;
-        if has_siblings && spawned.schema.is_none() && agent_tools.is_empty() {
-            cache.tools(&spawned.authority.own, may_delegate, make)
+        if !shares || spawned.schema.is_some() || !agent_tools.is_empty() {
+            return make();
+        }
+        if spawned.parent.is_some() {
+            cache.tools(own, may_delegate, make)
+        } else if self.root_cache.is_shared(&self.policy, &spawned.agent.name, own) {
+            self.root_cache.tools(own, may_delegate, make)
         } else {
             make()
         }
@@ -267,10 +282,14 @@ fn root_agent(parts: &RuntimeParts, task: &Task) -> Result<Arc<AgentDefinition>,
     Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
 }
 
+/// Returns whether this is the definition that the registry has under its name.
+fn is_registered(parts: &RuntimeParts, agent: &Arc<AgentDefinition>) -> bool {
+    parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent))
+}
+
 /// The authority of a child. A definition that was changed for this run is not the one that is cached under its name.
 fn child_authority(parts: &RuntimeParts, tree: &LiveTree, above: &Spawned, agent: &Arc<AgentDefinition>) -> Authority {
-    let is_registered = parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent));
-    let authority = match is_registered.then_some(&tree.spawn_cache) {
+    let authority = match is_registered(parts, agent).then_some(&tree.spawn_cache) {
         Some(cache) => cache.child_authority(&above.authority, agent),
         None => above.authority.child(agent),
     };
@@ -374,13 +393,6 @@ fn with_section(system: String, section: Option<String>) -> String {
         Some(section) => format!("{system}\n\n{section}"),
         None => system,
     }
-}
-
-/// The definition without its prompt, which is recorded rendered beside it.
-fn without_prompt(agent: &Arc<AgentDefinition>) -> Arc<AgentDefinition> {
-    let mut agent = AgentDefinition::clone(agent);
-    agent.prompt = String::new();
-    Arc::new(agent)
 }
 
 /// The parent's messages that a child starts with: whole turns only, without the one in progress.

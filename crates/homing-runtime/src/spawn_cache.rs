@@ -1,4 +1,4 @@
-//! `SpawnCache`: what the runs of one tree share when they are spawned.
+//! `SpawnCache`: what the runs of one tree, or the roots of one runtime, share when they are spawned.
 
 use std::{
     collections::HashMap,
@@ -14,14 +14,25 @@ use homing_core::{
 use crate::run_tools::RunTools;
 
 /// Authorities and tools that the runs of one tree share: a parent with a thousand children computes them once per
-/// agent.
+/// agent. The roots of a runtime that have its policy are like children of one parent.
 ///
-/// The cache belongs to its tree and is emptied when the tree ends, so a long-lived runtime does not grow. Its keys
-/// hold the grants they stand for, so that an address cannot be reused while an entry exists.
+/// The cache of a tree is emptied when the tree ends, and that of the roots has an entry for each registered agent at most, so a
+/// long-lived runtime does not grow. Its keys hold the grants they stand for, so that an address cannot be reused while an
+/// entry exists.
 #[derive(Default)]
 pub(crate) struct SpawnCache {
     authorities: Mutex<HashMap<(GrantKey, String), Authority>>,
     tools: Mutex<HashMap<(GrantKey, bool), Arc<RunTools>>>,
+    texts: Mutex<HashMap<String, SharedTexts>>,
+}
+
+/// The texts of the last run of an agent. Runs of one agent usually have the same, and ten thousand copies of a prompt are many
+/// megabytes.
+struct SharedTexts {
+    definition: Arc<AgentDefinition>,
+    /// The definition as it is recorded.
+    recorded: Arc<AgentDefinition>,
+    system: Arc<str>,
 }
 
 /// A grant, compared by identity.
@@ -49,6 +60,13 @@ impl SpawnCache {
         authorities.entry(key).or_insert_with(|| parent.child(agent)).clone()
     }
 
+    /// Returns whether `own` is the grant that children of the agent get from this authority.
+    pub(crate) fn is_shared(&self, parent: &Authority, agent: &str, own: &Arc<Grant>) -> bool {
+        let authorities = self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = authorities.get(&(GrantKey(parent.grant.clone()), agent.to_owned()));
+        shared.is_some_and(|shared| Arc::ptr_eq(&shared.own, own))
+    }
+
     /// The tools of runs with this grant, made on first use.
     pub(crate) fn tools(
         &self,
@@ -60,14 +78,33 @@ impl SpawnCache {
         tools.entry((GrantKey(own.clone()), may_delegate)).or_insert_with(make).clone()
     }
 
+    /// The definition of a run without its prompt, which is recorded rendered beside it, and the system prompt. Both are shared
+    /// with the run of the agent before it if they are the same.
+    pub(crate) fn texts(&self, agent: &Arc<AgentDefinition>, system: String) -> (Arc<AgentDefinition>, Arc<str>) {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = texts.get_mut(&agent.name).filter(|shared| Arc::ptr_eq(&shared.definition, agent)) {
+            if *shared.system != *system {
+                shared.system = Arc::from(system);
+            }
+            return (shared.recorded.clone(), shared.system.clone());
+        }
+        let mut recorded = AgentDefinition::clone(agent);
+        recorded.prompt = String::new();
+        let (recorded, system): (_, Arc<str>) = (Arc::new(recorded), Arc::from(system));
+        let shared = SharedTexts { definition: agent.clone(), recorded: recorded.clone(), system: system.clone() };
+        texts.insert(agent.name.clone(), shared);
+        (recorded, system)
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         self.authorities.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.authorities.lock().unwrap().len() + self.tools.lock().unwrap().len()
+        self.authorities.lock().unwrap().len() + self.tools.lock().unwrap().len() + self.texts.lock().unwrap().len()
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::questions::AskedQuestion;
 use crate::{
     fact::CallRefusal,
-    message::{Args, FNV_START, ToolCall, ToolResult, fnv},
+    message::{Args, FNV_START, ToolCall, ToolResult, fnv, json_hash},
     receipts::{ReceiptLog, Receipts},
     taint::Origin,
     tool::{CallKey, Replay},
@@ -119,8 +119,8 @@ impl Repeats {
 /// Identifies a call and its result. It need not be stable across versions: only calls of one process are compared.
 fn fingerprint(call: &ToolCall, result: &ToolResult) -> u64 {
     let args = match &call.args {
-        Args::Json(value) => value.to_string(),
-        Args::Malformed(text) => text.clone(),
+        Args::Json(value) => json_hash(value),
+        Args::Malformed(text) => fnv(FNV_START, text.as_bytes()),
     };
-    [call.name.as_str(), &args, &result.text].iter().fold(FNV_START, |hash, text| fnv(hash, text.as_bytes()))
+    [call.name.as_str(), &result.text].iter().fold(args, |hash, text| fnv(hash, text.as_bytes()))
 }

@@ -10,7 +10,9 @@ use std::borrow::Cow;
 use super::{
     DeltaListener, EventText, StreamProgress,
     chat_chunk::{ChatChunk, ChatDelta, ContentText, FunctionDelta, MessageForm, arguments, parsed},
-    event_text, read,
+    event_text,
+    plain_chunk::{ContentFrame, JsonText, PlainCall, PlainChunk},
+    read,
     reasoning::{FIELDS, IN_CONTENT},
     usage,
 };
@@ -29,6 +31,8 @@ pub(crate) struct ChatDecoder {
     calls: Vec<(Option<u64>, String, usize)>,
     /// Reasoning details that are returned unchanged, by their index.
     details: Vec<Value>,
+    /// The form of the last event that had only content.
+    frame: Option<ContentFrame>,
     filtered: bool,
     refused: bool,
     over: bool,
@@ -37,7 +41,15 @@ pub(crate) struct ChatDecoder {
 impl ChatDecoder {
     /// Creates a decoder that fills `draft`.
     pub(crate) fn new(draft: ReplyBuilder) -> Self {
-        Self { draft, calls: Vec::new(), details: Vec::new(), filtered: false, refused: false, over: false }
+        Self {
+            draft,
+            calls: Vec::new(),
+            details: Vec::new(),
+            frame: None,
+            filtered: false,
+            refused: false,
+            over: false,
+        }
     }
 
     /// Decodes the data of one event.
@@ -50,12 +62,69 @@ impl ChatDecoder {
             return Ok(StreamProgress::Over);
         }
         let text = event_text(data);
+        if let Some(content) = self.frame.as_ref().and_then(|frame| frame.content(&text)?.read())
+            && self.draft.stop.is_none()
+        {
+            return self.draft.text(&content, on_delta);
+        }
+        if let Some(chunk) = PlainChunk::read(&text) {
+            let frame = ContentFrame::of(&text, &chunk);
+            if let Some(progress) = self.take_plain(chunk, on_delta) {
+                self.frame = frame.or(self.frame.take());
+                return progress.map(|progress| self.or_whole(progress));
+            }
+        }
         let chunk: ChatChunk<'_> = read(&text)?;
         if matches!(&chunk.object, ContentText::One(word) if word == "error") {
             return Err(classify_error::from_event(&serde_json::from_str(&text).unwrap_or_default()));
         }
         let progress = self.take_chunk(chunk, MessageForm::Delta, on_delta)?;
-        Ok(if self.draft.stop.is_some() { StreamProgress::Whole } else { progress })
+        Ok(self.or_whole(progress))
+    }
+
+    fn or_whole(&self, progress: StreamProgress) -> StreamProgress {
+        if self.draft.stop.is_some() { StreamProgress::Whole } else { progress }
+    }
+
+    /// Takes a chunk of the common form; `None` if one of its texts is malformed, and then nothing of it is taken.
+    pub(super) fn take_plain(
+        &mut self,
+        chunk: PlainChunk<'_>,
+        on_delta: DeltaListener<'_>,
+    ) -> Option<Result<StreamProgress, ModelError>> {
+        let content = chunk.content.map_or(Some(Cow::Borrowed("")), JsonText::read)?;
+        let arguments = chunk.call.as_ref().and_then(|call| call.arguments);
+        let arguments = arguments.map_or(Some(Cow::Borrowed("")), JsonText::read)?;
+        let reasoning = match chunk.reasoning {
+            Some((field, text)) => Some((field, text.read()?)),
+            None => None,
+        };
+        if self.draft.model.is_none() {
+            self.draft.model = chunk.model.filter(|name| !name.is_empty()).map(str::to_owned);
+        }
+        if let Some(usage) = chunk.usage {
+            self.draft.usage = Some(usage::of_chat_text(usage));
+        }
+        // Content after the end is not part of the reply.
+        if self.draft.stop.is_some() {
+            return Some(Ok(StreamProgress::None));
+        }
+        let take = || {
+            let mut best = StreamProgress::None;
+            if let Some((field, text)) = reasoning.filter(|(_, text)| !text.is_empty()) {
+                best = most(best, self.take_reasoning(field, ContentText::One(text), on_delta)?);
+            }
+            best = most(best, self.draft.text(&content, on_delta)?);
+            if let Some(PlainCall { index, id, name, .. }) = chunk.call {
+                let piece = CallPiece { index, id: id.unwrap_or_default(), name: name.unwrap_or_default(), arguments };
+                best = most(best, self.take_call(piece, on_delta)?);
+            }
+            if let Some(reason) = chunk.finish_reason {
+                self.set_stop(reason)?;
+            }
+            Ok(best)
+        };
+        Some(take())
     }
 
     /// Decodes a whole response.
@@ -120,7 +189,7 @@ impl ChatDecoder {
         }
     }
 
-    fn take_chunk(
+    pub(super) fn take_chunk(
         &mut self,
         chunk: ChatChunk<'_>,
         form: MessageForm,
@@ -214,10 +283,10 @@ impl ChatDecoder {
         for (at, call) in delta.tool_calls.into_iter().flatten().enumerate() {
             let index = call.index.or((form == MessageForm::Whole).then_some(at as u64));
             let id = if let ContentText::One(id) = call.id { id } else { Cow::Borrowed("") };
-            best = most(best, self.take_call(index, &id, call.function.unwrap_or_default(), on_delta)?);
+            best = most(best, self.take_call(CallPiece::new(index, &id, call.function.as_ref()), on_delta)?);
         }
         if let Some(function) = delta.function_call {
-            best = most(best, self.take_call(Some(0), "", function, on_delta)?);
+            best = most(best, self.take_call(CallPiece::new(Some(0), "", Some(&function)), on_delta)?);
         }
         Ok(best)
     }
@@ -261,21 +330,14 @@ impl ChatDecoder {
         Ok(best)
     }
 
-    fn take_call(
-        &mut self,
-        index: Option<u64>,
-        id: &str,
-        function: FunctionDelta<'_>,
-        on_delta: DeltaListener<'_>,
-    ) -> Result<StreamProgress, ModelError> {
-        let name = function.name.unwrap_or_default().0;
-        let more = function.arguments.map(arguments).unwrap_or_default();
-        match self.find_call(index, id, &name) {
+    fn take_call(&mut self, piece: CallPiece<'_>, on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
+        let CallPiece { index, id, name, arguments: more } = piece;
+        match self.find_call(index, id, name) {
             Some(at) => {
                 if let ReplyBlock::Call { name: known, args, .. } = &mut self.draft.blocks[at] {
                     if known.is_empty() && !name.is_empty() {
-                        on_delta(Delta::Call(&name));
-                        known.push_str(&name);
+                        on_delta(Delta::Call(name));
+                        known.push_str(name);
                     }
                     args.push_str(&more);
                     on_delta(Delta::Arguments(&more));
@@ -284,12 +346,12 @@ impl ChatDecoder {
             }
             None => {
                 if !name.is_empty() {
-                    on_delta(Delta::Call(&name));
+                    on_delta(Delta::Call(name));
                 }
                 if !more.is_empty() {
                     on_delta(Delta::Arguments(&more));
                 }
-                let block = ReplyBlock::Call { id: id.to_owned(), name: name.into_owned(), args: more.into_owned() };
+                let block = ReplyBlock::Call { id: id.to_owned(), name: name.to_owned(), args: more.into_owned() };
                 let at = self.draft.open(block)?;
                 self.calls.push((index, id.to_owned(), at));
                 Ok(StreamProgress::Content)
@@ -320,6 +382,22 @@ impl ChatDecoder {
                 None => (),
             }
         }
+    }
+}
+
+/// A piece of a call.
+struct CallPiece<'a> {
+    index: Option<u64>,
+    id: &'a str,
+    name: &'a str,
+    arguments: Cow<'a, str>,
+}
+
+impl<'a> CallPiece<'a> {
+    fn new(index: Option<u64>, id: &'a str, function: Option<&'a FunctionDelta<'a>>) -> Self {
+        let name = function.and_then(|function| function.name.as_ref()).map_or("", |name| &*name.0);
+        let arguments = function.and_then(|function| function.arguments).map(arguments).unwrap_or_default();
+        Self { index, id, name, arguments }
     }
 }
 

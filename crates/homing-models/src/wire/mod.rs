@@ -10,6 +10,7 @@ mod chat_cache;
 mod chat_chunk;
 mod chat_stream;
 pub(crate) mod effort;
+mod plain_chunk;
 pub(crate) mod reasoning;
 mod reply_builder;
 pub(crate) mod responses;
@@ -185,11 +186,8 @@ pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
 }
 
 /// The names of the tools that a reply to `request` may call; empty if calls are switched off.
-fn offered(request: &ModelRequest<'_>) -> Vec<String> {
-    if request.choice == ToolChoice::Off {
-        return Vec::new();
-    }
-    request.tools.specs.iter().map(|spec| spec.name.clone()).collect()
+fn offered(request: &ModelRequest<'_>) -> Arc<[String]> {
+    if request.choice == ToolChoice::Off { Arc::default() } else { request.tools.names.clone() }
 }
 
 /// A key for the provider's prompt cache. Requests with the same beginning have the same key, so that the provider

@@ -5,7 +5,7 @@ use homing_core::{
     model::{AskFailure, Charge, Delta, ModelError},
 };
 use serde_json::Value;
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::wire::{DeltaListener, StreamProgress, text_tool_calls};
 
@@ -31,7 +31,7 @@ pub(crate) struct ReplyBuilder {
     /// The model's name as the provider reports it.
     pub(crate) model: Option<String>,
     /// The tools that the reply may call.
-    pub(crate) offered: Vec<String>,
+    pub(crate) offered: Arc<[String]>,
     /// The field or wire that the reasoning came in.
     pub(crate) origin: Option<Cow<'static, str>>,
     /// The tool whose call the output limit cut, if its block has already been removed.
@@ -59,7 +59,7 @@ pub(crate) enum ReplyBlock {
 
 impl ReplyBuilder {
     /// Creates a builder for a request that offered these tools.
-    pub(crate) fn new(offered: Vec<String>) -> Self {
+    pub(crate) fn new(offered: Arc<[String]>) -> Self {
         Self { offered, ..Self::default() }
     }
 

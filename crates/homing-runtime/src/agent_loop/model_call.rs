@@ -2,8 +2,12 @@
 //! and the loop asks again; the pause before the retry is the scheduler's ([`Scheduler::back_off`]).
 
 use std::{
+    borrow::Cow,
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -193,9 +197,11 @@ impl ModelCalls {
         .temperature_milli(agent.model.temperature_milli)
         .sampling(&agent.model.sampling)
         .time_left(self.scheduler.time_to_work());
-        let arriving = Mutex::new(ArrivingReply::new(&self.run));
+        let (arriving, has_begun) = (Mutex::new(ArrivingReply::new(&self.run)), AtomicBool::new(false));
         let on_delta = |delta: Delta<'_>| {
-            self.run.live_run.first_reply.cancel();
+            if !has_begun.swap(true, Ordering::Relaxed) {
+                self.run.live_run.first_reply.cancel();
+            }
             permit.streamed.take(delta);
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
@@ -324,11 +330,11 @@ impl<'a> ArrivingReply<'a> {
             Delta::Text(text) => {
                 self.text.push_str(text);
                 let text = self.shown_text.push(text);
-                self.notify(text, TransientKind::Text);
+                notify(self.run, text, TransientKind::Text);
             }
             Delta::Thinking(text) => {
                 let text = self.shown_thinking.push(text);
-                self.notify(text, TransientKind::Thinking);
+                notify(self.run, text, TransientKind::Thinking);
             }
             Delta::Call(_) | Delta::Arguments(_) => (),
         }
@@ -337,15 +343,16 @@ impl<'a> ArrivingReply<'a> {
     /// Shows what was held back, and returns the whole text.
     fn finish(mut self) -> String {
         let (thinking, text) = (self.shown_thinking.finish(), self.shown_text.finish());
-        self.notify(thinking, TransientKind::Thinking);
-        self.notify(text, TransientKind::Text);
+        notify(self.run, thinking.into(), TransientKind::Thinking);
+        notify(self.run, text.into(), TransientKind::Text);
         self.text
     }
+}
 
-    fn notify(&self, text: String, kind: impl FnOnce(String) -> TransientKind) {
-        if !text.is_empty() {
-            self.run.notify(|| kind(text));
-        }
+/// Shows subscribers a piece of a reply.
+fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> TransientKind) {
+    if !text.is_empty() {
+        run.notify(|| kind(text.into_owned()));
     }
 }
 

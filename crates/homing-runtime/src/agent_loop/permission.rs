@@ -38,6 +38,14 @@ pub(crate) struct PermittedCall {
     pub(crate) notes: Vec<String>,
 }
 
+/// The decision of rules and hooks to allow a call.
+struct AllowedCall {
+    /// The arguments, if a hook changed them.
+    changed: Option<Value>,
+    by: String,
+    notes: Vec<String>,
+}
+
 /// Decides about the calls of one run.
 pub(crate) struct CallPermissions {
     run: Arc<ActiveRun>,
@@ -56,14 +64,17 @@ impl CallPermissions {
         context: &ToolContext,
         args: Value,
     ) -> Result<PermittedCall, CallError> {
-        let call = call_text::summary(&tool.spec().name, &tool.subjects(context, &args), &args);
-        self.apply_rules_and_hooks(tool, context, args).await.map_err(|error| match error {
-            CallError::Refused(RefusedCall {
+        match self.apply_rules_and_hooks(tool, context, &args).await {
+            Ok(AllowedCall { changed, by, notes }) => Ok(PermittedCall { args: changed.unwrap_or(args), by, notes }),
+            Err(CallError::Refused(RefusedCall {
                 why: why @ (CallRefusal::Denied | CallRefusal::NoApprover { .. }),
                 text,
-            }) => RefusedCall { why, text: format!("denied: {call}: {text}") }.into(),
-            other @ (CallError::Refused(_) | CallError::Interrupted(_)) => other,
-        })
+            })) => {
+                let call = call_text::summary(&tool.spec().name, &tool.subjects(context, &args), &args);
+                Err(RefusedCall { why, text: format!("denied: {call}: {text}") }.into())
+            }
+            Err(other @ (CallError::Refused(_) | CallError::Interrupted(_))) => Err(other),
+        }
     }
 
     /// Applies rules, then hooks. A hook may change the arguments; then the rules are applied again.
@@ -71,27 +82,29 @@ impl CallPermissions {
         &self,
         tool: &dyn Tool,
         context: &ToolContext,
-        args: Value,
-    ) -> Result<PermittedCall, CallError> {
-        let by = self.apply_rules(tool, context, &args).await?;
+        args: &Value,
+    ) -> Result<AllowedCall, CallError> {
+        let by = self.apply_rules(tool, context, args).await?;
         let Some(hooks) = &self.run.runtime.parts.hooks else {
-            return Ok(PermittedCall { args, by, notes: Vec::new() });
+            return Ok(AllowedCall { changed: None, by, notes: Vec::new() });
         };
         let call = HookCall { tool: tool.spec().name.clone(), args: args.clone() };
         let decision = self.scheduler.working(hooks.before_call(&self.run.hook_run(), &call)).await?;
         match decision {
             HookDecision::Allow { args: changed, notes } => {
                 let notes = self.run.show_warnings(notes);
-                let Some(args) = changed else { return Ok(PermittedCall { args, by, notes }) };
-                let by = self.apply_rules(tool, context, &args).await?;
-                Ok(PermittedCall { args, by, notes })
+                let by = match &changed {
+                    Some(args) => self.apply_rules(tool, context, args).await?,
+                    None => by,
+                };
+                Ok(AllowedCall { changed, by, notes })
             }
             HookDecision::Ask { why } => {
-                let text = question_text(tool, context, &tool.subjects(context, &args), &args, Some(&why));
+                let text = question_text(tool, context, &tool.subjects(context, args), args, Some(&why));
                 let question =
-                    Question::new(text, context.key).args_hash(tool_host::args_hash(&args)).rule(HOOK.to_owned());
+                    Question::new(text, context.key).args_hash(tool_host::args_hash(args)).rule(HOOK.to_owned());
                 self.request_approval(&*context.host, question, &[]).await?;
-                Ok(PermittedCall { args, by, notes: Vec::new() })
+                Ok(AllowedCall { changed: None, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
         }

@@ -123,8 +123,12 @@ impl ToolCalls {
         let context = self.run.tool_context(state.key, host.clone());
         let PermittedCall { args, by, notes } = self.permissions.check(&*tool, &context, args).await?;
         self.recorder.begin(state, name, &args, tool.spec().replay, by).await?;
-        let output = self.execute(&*tool, &context, args.clone(), &host).await?;
-        Ok(self.run_after_hooks(name, args, with_notes(output, notes)).await)
+        let hooked = self.run.runtime.parts.hooks.as_ref().map(|hooks| (hooks, args.clone()));
+        let output = with_notes(self.execute(&*tool, &context, args, &host).await?, notes);
+        let Some((hooks, args)) = hooked else { return Ok(output) };
+        let call = HookCall { tool: name.to_owned(), args };
+        let notes = hooks.after_call(&self.run.hook_run(), &call, &output).await;
+        Ok(with_notes(output, self.run.show_warnings(notes)))
     }
 
     /// Executes the tool. If the run must stop, or land because its time is nearly up, the tool has a grace period to return
@@ -152,13 +156,6 @@ impl ToolCalls {
             let message = format!("the tool `{}` panicked: {}", tool.spec().name, panic_message(&*panic));
             Interrupt::Failed(Outcome::failed(FailureKind::Panic, message))
         })
-    }
-
-    async fn run_after_hooks(&self, name: &str, args: Value, output: ToolOutput) -> ToolOutput {
-        let Some(hooks) = &self.run.runtime.parts.hooks else { return output };
-        let call = HookCall { tool: name.to_owned(), args };
-        let notes = hooks.after_call(&self.run.hook_run(), &call, &output).await;
-        with_notes(output, self.run.show_warnings(notes))
     }
 
     /// A valid answer ends the run; an invalid one is returned to the model with the problems found.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use homing_core::{
     BoxFuture,
     fact::Fact,
+    message::json_hash,
     question::{Answer, Question, QuestionId},
     tool::CallHost,
 };
@@ -117,8 +118,7 @@ impl ToolHost {
 
 /// The fingerprint of the arguments of a call.
 pub(crate) fn args_hash(args: &Value) -> u64 {
-    use homing_core::message::{FNV_START, fnv};
-    fnv(FNV_START, args.to_string().as_bytes())
+    json_hash(args)
 }
 
 impl CallHost for ToolHost {
