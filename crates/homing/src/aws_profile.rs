@@ -5,15 +5,19 @@ use std::{
     fs,
     path::PathBuf,
     process::{Command, Stdio},
-    time::SystemTime,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
 };
 
 use homing_models::{AwsCredentials, AwsProfile};
 use serde::Deserialize;
 
+/// Time for which it is not checked again whether a profile has credentials. Each new run asks for every provider.
+const RECENT: Duration = Duration::from_secs(1);
+
 /// One profile in the files of the AWS command line. They are read anew for each request, because other programs renew
 /// temporary credentials in them.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ProfileFiles {
     /// Name of the profile.
     pub(crate) name: String,
@@ -21,6 +25,8 @@ pub(crate) struct ProfileFiles {
     pub(crate) credentials: PathBuf,
     /// The file with settings, usually `~/.aws/config`.
     pub(crate) config: PathBuf,
+    /// Whether the profile had credentials, and when that was checked.
+    pub(crate) checked: Mutex<Option<(Instant, bool)>>,
 }
 
 /// Settings of a profile that lead to credentials which only other programs can fetch.
@@ -44,9 +50,15 @@ impl AwsProfile for ProfileFiles {
     }
 
     fn has_credentials(&self) -> bool {
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, has_credentials)) = checked.filter(|(at, _)| at.elapsed() < RECENT) {
+            return has_credentials;
+        }
         let settings = self.settings();
         let direct = ["aws_access_key_id", "credential_process"];
-        direct.iter().chain(&INDIRECT).any(|key| settings.contains_key(*key))
+        let has_credentials = direct.iter().chain(&INDIRECT).any(|key| settings.contains_key(*key));
+        *checked = Some((Instant::now(), has_credentials));
+        has_credentials
     }
 
     fn secrets(&self) -> Vec<String> {
@@ -152,7 +164,7 @@ mod tests {
         let (credentials, config) = (folder.join("credentials"), folder.join("config"));
         fs::write(&credentials, CREDENTIALS).unwrap();
         fs::write(&config, CONFIG).unwrap();
-        ProfileFiles { name: name.to_owned(), credentials, config }
+        ProfileFiles { name: name.to_owned(), credentials, config, ..ProfileFiles::default() }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub fn aws_profile() -> std::sync::Arc<dyn homing_models::AwsProfile> {
         name,
         credentials: file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
         config: file("AWS_CONFIG_FILE", "config"),
+        checked: std::sync::Mutex::default(),
     })
 }
 
