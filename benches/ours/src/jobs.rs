@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
+    io::ErrorKind,
     path::{Path, PathBuf},
     process::Command,
     time::Instant,
@@ -45,6 +46,7 @@ struct Line {
     process_us: f64,
 }
 
+const HUNDRED_COLD: &[&str] = &["--agents", "100", "--steps", "3", "--cold"];
 const HUNDRED: &[&str] = &["--agents", "100", "--steps", "3", "--rounds", "10"];
 const THOUSAND: &[&str] = &["--agents", "1000", "--steps", "3", "--rounds", "2"];
 const WAITING: &[&str] = &["--agents", "1000", "--steps", "0", "--delay", "100"];
@@ -66,6 +68,12 @@ fn cpu_ms_of_one(line: &Line, steps: usize) -> f64 {
 
 const ROWS: &[Row] = &[
     Row { name: "CPU per call, 100 agents (µs)", job: HUNDRED, read: cpu_per_call, digits: 1 },
+    Row {
+        name: "CPU per call, 100 agents, first call included (µs)",
+        job: HUNDRED_COLD,
+        read: cpu_per_call,
+        digits: 1,
+    },
     Row { name: "CPU per call, 1,000 agents (µs)", job: THOUSAND, read: cpu_per_call, digits: 1 },
     Row {
         name: "1,000 agents at 100 ms, 1 call each: wall (s)",
@@ -111,6 +119,7 @@ impl Driver {
             driver("**homing**, journal on", ours.join("bench-ours"), &[], true),
             driver("autoagents 0.4", rivals.join("autoagents"), &[], false),
             driver("tinyagents 2.1", rivals.join("tinyagents"), &[], false),
+            driver("adk-rust 2.3", rivals.join("adk"), &[], false),
             driver("rig 0.44", rivals.join("rig"), &[], false),
         ]
     }
@@ -143,7 +152,11 @@ impl Driver {
             command.arg("--journal").arg(folder.join("journal.db"));
         }
         let begun = Instant::now();
-        let output = command.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err("not built".to_owned()),
+            Err(error) => return Err(format!("{}: {error}", self.program.display())),
+        };
         let process_us = begun.elapsed().as_micros() as f64;
         let _ = std::fs::remove_dir_all(&folder);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
