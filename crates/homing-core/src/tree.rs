@@ -76,6 +76,19 @@ pub enum FoldError {
     },
 }
 
+/// Passes over a record that does not matter, such as one of another branch. The totals above that branch are then incomplete.
+///
+/// # Errors
+/// Fails if the record does not follow the last one.
+pub fn skip_record(tree: &mut RunTree, seq: u64, epoch: u32, at: u64) -> Result<(), FoldError> {
+    if seq != tree.next_seq {
+        return Err(FoldError::Gap { expected: tree.next_seq, got: seq });
+    }
+    tree.next_seq += 1;
+    tree.clock = TreeClock { now: tree.clock_at(epoch, at), last: Some((epoch, at)) };
+    Ok(())
+}
+
 impl RunTree {
     /// Applies a record.
     ///
@@ -99,19 +112,6 @@ impl RunTree {
                 self.apply_to(at, fact);
             }
         }
-        Ok(())
-    }
-
-    /// Passes over a record that does not matter, such as one of another branch. The totals above that branch are then incomplete.
-    ///
-    /// # Errors
-    /// Fails if the record does not follow the last one.
-    pub fn skip(&mut self, seq: u64, epoch: u32, at: u64) -> Result<(), FoldError> {
-        if seq != self.next_seq {
-            return Err(FoldError::Gap { expected: self.next_seq, got: seq });
-        }
-        self.next_seq += 1;
-        self.clock = TreeClock { now: self.clock_at(epoch, at), last: Some((epoch, at)) };
         Ok(())
     }
 

@@ -172,7 +172,7 @@ fn sizes(column: &str) -> impl Iterator<Item = u64> {
     column.split('>').skip(1).filter_map(|tier| tier.split_once(':')?.0.parse().ok())
 }
 
-/// Whether one of the patterns of the table matches `name`.
+/// Returns whether one of the patterns of the table matches `name`.
 fn matches(patterns: &str, name: &str) -> bool {
     patterns.split(' ').any(|pattern| !pattern.is_empty() && pattern.split('&').all(|term| term_matches(term, name)))
 }

@@ -53,7 +53,7 @@ impl Inner {
         let mut warnings = task.warnings.clone();
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
-        let authority = agent_memory::granted(&self.parts, &agent, self.root_authority(task, &agent));
+        let authority = agent_memory::granted(&self.parts, &agent, root_authority(self, task, &agent));
         let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) = prompt::render(&agent, &text, &context, self.parts.skills.as_deref(), &prompt_context);
         let system = with_section(system, agent_memory::section(&self.parts, &agent));
@@ -90,15 +90,6 @@ impl Inner {
             warnings,
             agent: recorded,
         })
-    }
-
-    /// The authority of a root. Roots of one agent share it, unless the task brings a policy of its own.
-    fn root_authority(&self, task: &Task, agent: &Arc<AgentDefinition>) -> Authority {
-        match &task.policy {
-            Some(policy) => Authority::root(policy.clone(), agent),
-            None if is_registered(&self.parts, agent) => self.root_cache.child_authority(&self.policy, agent),
-            None => self.policy.child(agent),
-        }
     }
 
     /// Creates the run's own worktree and puts it in place of the folder it was made from.
@@ -139,10 +130,8 @@ impl Inner {
         order: SpawnOrder,
     ) -> Result<Spawned, SpawnError> {
         let (above, inherited) = tree.read_run(parent, |run| {
-            let inherited = match &order.continues {
-                Some((_, history)) => history.clone(),
-                None => inherited(run.messages().iter().map(|entry| &entry.message), order.agent.context.inherit),
-            };
+            let own = || inherited(run.messages().iter().map(|entry| &entry.message), order.agent.context.inherit);
+            let inherited = order.continues.as_ref().map_or_else(own, |(_, history)| history.clone());
             (run.spawned.clone(), inherited)
         });
         let agent = &order.agent;
@@ -163,8 +152,8 @@ impl Inner {
         let above_tools = tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
         let missing = missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &above_tools));
         warnings.extend(missing.into_iter().chain(observers::missing(&self.parts, agent)));
-        let system = with_section(system, agent_memory::section(&self.parts, agent));
-        let (recorded, system) = tree.spawn_cache.texts(agent, system);
+        let section = agent_memory::section(&self.parts, agent);
+        let (recorded, system) = tree.spawn_cache.texts(agent, with_section(system, section));
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -280,6 +269,15 @@ fn root_agent(parts: &RuntimeParts, task: &Task) -> Result<Arc<AgentDefinition>,
     let agent = parts.registry.get(&task.agent)?;
     let skill = task.skill.as_ref().and_then(|name| parts.skills.as_ref()?.card(name));
     Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
+}
+
+/// The authority of a root. Roots of one agent share it, unless the task brings a policy of its own.
+fn root_authority(inner: &Inner, task: &Task, agent: &Arc<AgentDefinition>) -> Authority {
+    match &task.policy {
+        Some(policy) => Authority::root(policy.clone(), agent),
+        None if is_registered(&inner.parts, agent) => inner.root_cache.child_authority(&inner.policy, agent),
+        None => inner.policy.child(agent),
+    }
 }
 
 /// Returns whether this is the definition that the registry has under its name.

@@ -312,12 +312,12 @@ fn branch_of_an_ended_run_has_the_same_result_as_the_whole_tree() {
     let whole = journal.tree(writer.tree).unwrap();
     for (run, _) in &runs {
         let found = journal.find(&run.to_string(), None).unwrap();
-        let branch = journal.branch(&found).unwrap();
+        let branch = found.branch(&journal).unwrap();
         let result = |tree: &RunTree| journal.envelope_in(tree, tree.get(*run).unwrap()).unwrap();
         assert_eq!(result(&branch), result(&whole));
         assert_eq!(branch.next_seq(), whole.next_seq());
     }
-    let last = journal.branch(&journal.find(&runs[3].0.to_string(), None).unwrap()).unwrap();
+    let last = journal.find(&runs[3].0.to_string(), None).unwrap().branch(&journal).unwrap();
     assert_eq!(last.runs().len(), 2, "the run and the root");
 }
 

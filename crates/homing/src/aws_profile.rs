@@ -25,7 +25,7 @@ pub(crate) struct ProfileFiles {
     pub(crate) credentials: PathBuf,
     /// The file with settings, usually `~/.aws/config`.
     pub(crate) config: PathBuf,
-    /// Whether the profile had credentials, and when that was checked.
+    /// The time of the last check for credentials, and its result.
     pub(crate) checked: Mutex<Option<(Instant, bool)>>,
 }
 

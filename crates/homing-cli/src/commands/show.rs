@@ -62,7 +62,7 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         (true, _) => print_result::json(&envelope(&journal, &found)?),
         (false, true) => print(&tree_lines(&journal, &found)?)?,
         (false, false) => {
-            let tree = match journal.branch(&found) {
+            let tree = match found.branch(&journal) {
                 Err(JournalError::Pruned(_)) => {
                     print_result::print_result(&envelope(&journal, &found)?, Form::Text, false);
                     terminal::say("this is all that is left: the transcript was pruned");

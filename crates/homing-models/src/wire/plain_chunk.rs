@@ -408,7 +408,7 @@ mod tests {
         r#"{"choices":[{"index":1,"delta":{"content":"other"}},{"index":0,"delta":{"content":"mine"}}]}"#,
     ];
 
-    /// What an event adds, by either reader.
+    /// Describes the additions of an event, by either reader.
     fn added(event: &str, is_plain: bool) -> Option<String> {
         let (mut decoder, mut deltas) = (ChatDecoder::new(ReplyBuilder::default()), String::new());
         let mut on_delta = |delta: Delta<'_>| deltas.push_str(&format!("{delta:?};"));

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use homing_core::{
     place::Place,
     short_id::{MIN_ID_BEGINNING, SHORT_ID_LEN, short_id},
+    tree::RunTree,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
-    sqlite::{SqliteJournal, query::parsed, row::int},
+    sqlite::{SqliteJournal, query::parsed, reader, row::int},
 };
 
 /// The most candidates that are listed for an ambiguous ID.
@@ -33,6 +34,25 @@ pub struct RunRef {
     pub task: String,
     /// Project of its tree; `None` if it is not known, because an earlier version has pruned the tree.
     pub project: Option<PathBuf>,
+}
+
+impl RunRef {
+    /// Folds the records of the run and of the runs below it, if it has ended; else those of the whole tree, whose other runs decide
+    /// what it waits for.
+    ///
+    /// # Errors
+    /// Fails if the records cannot be read, or were pruned.
+    pub fn branch(&self, journal: &SqliteJournal) -> Result<RunTree, JournalError> {
+        journal.read(|connection| {
+            let sql = "SELECT ended IS NOT NULL FROM runs WHERE id = ?1";
+            let ended = connection.query_row(sql, [self.run.to_string()], |row| row.get(0)).optional()?;
+            if ended == Some(true) {
+                reader::branch(connection, self.tree, &self.place)
+            } else {
+                reader::tree(connection, self.tree)
+            }
+        })
+    }
 }
 
 /// Error of a look-up that found no single run.

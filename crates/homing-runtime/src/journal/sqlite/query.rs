@@ -21,9 +21,7 @@ use uuid::Uuid;
 use crate::journal::{
     JournalError,
     sqlite::{
-        SqliteJournal,
-        find::RunRef,
-        index, live_marks,
+        SqliteJournal, index, live_marks,
         owner::{Owner, now},
         questions, reader,
         row::{count, int},
@@ -170,20 +168,6 @@ impl SqliteJournal {
     /// The fold over a tree's records.
     pub fn tree(&self, tree: Uuid) -> Result<RunTree, JournalError> {
         self.read(|connection| reader::tree(connection, tree))
-    }
-
-    /// The fold over the records of one run and of the runs below it, if it has ended; else that of the whole tree, whose other runs
-    /// decide what it waits for.
-    pub fn branch(&self, run: &RunRef) -> Result<RunTree, JournalError> {
-        self.read(|connection| {
-            let sql = "SELECT ended IS NOT NULL FROM runs WHERE id = ?1";
-            let ended: Option<bool> = connection.query_row(sql, [run.run.to_string()], |row| row.get(0)).optional()?;
-            if ended == Some(true) {
-                reader::branch(connection, run.tree, &run.place)
-            } else {
-                reader::tree(connection, run.tree)
-            }
-        })
     }
 
     /// The records of a tree from position `from` on that are written so far.

@@ -6,7 +6,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use homing_core::{
     fact::Record,
     place::Place,
-    tree::{FoldError, RunTree},
+    tree::{FoldError, RunTree, skip_record},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
@@ -74,7 +74,7 @@ pub(super) fn branch(connection: &Connection, id: Uuid, top: &Place) -> Result<R
             tree.apply(&read_row(row, &mut bodies)?).map_err(misfit)?;
         } else {
             let (seq, at, epoch) = (count(row.get(1)?), count(row.get(2)?), row.get(3)?);
-            tree.skip(seq, epoch, at).map_err(misfit)?;
+            skip_record(&mut tree, seq, epoch, at).map_err(misfit)?;
         }
     }
     if tree.next_seq() == total {
