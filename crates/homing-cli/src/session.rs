@@ -118,7 +118,7 @@ impl Session {
         let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config)?);
         builder = builder.permissions(permissions(with, &config)?.on_question(policy));
-        builder = builder.settings(runtime_config(&config));
+        builder = builder.settings(runtime_config(&config, request.telemetry.is_some()));
         if let Some(parallel) = config.parallel(with.parallel) {
             builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
         }
@@ -404,9 +404,10 @@ fn with_config(
     Ok(setup)
 }
 
-fn runtime_config(config: &Layered) -> RuntimeConfig {
+fn runtime_config(config: &Layered, exports_spans: bool) -> RuntimeConfig {
     let mut settings = RuntimeConfig::default();
     settings.on_demand = config.on_demand();
+    settings.exports_spans = exports_spans;
     settings
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use homing::environment;
+use homing::{Task, environment};
+use homing_core::trace_context::TraceContext;
 use homing_otel::{ExportReport, Telemetry, TelemetryOptions};
 
 use crate::{exit::Exit, terminal};
@@ -22,6 +23,14 @@ pub(crate) fn start() -> Option<Telemetry> {
         terminal::say(&format!("warning: no telemetry is sent: {error}"));
         None
     })
+}
+
+/// Adds the position in a distributed trace that the caller of this process set in its environment to the tags of a task.
+pub(crate) fn add_trace(task: &mut Task) {
+    let variable = environment::variable("TRACEPARENT");
+    let state = environment::variable("TRACESTATE");
+    let sent = variable.and_then(|parent| TraceContext::parse(&parent, state.as_deref()));
+    sent.iter().for_each(|trace| trace.add_to(&mut task.tags));
 }
 
 /// Sends what is left, within a time limit, and reports lost spans.

@@ -61,6 +61,10 @@ pub enum Fact {
     Replied {
         /// The reply, with its settled usage.
         reply: Arc<Reply>,
+        /// Milliseconds from the request to the first piece of the reply, if it was streamed. It is not a part of the reply,
+        /// because later requests contain that, and their fingerprints must not depend on time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first_token_ms: Option<u64>,
     },
     /// The model call failed.
     AskFailed {

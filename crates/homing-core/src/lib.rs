@@ -34,6 +34,7 @@ pub mod taint;
 pub mod token_estimate;
 pub mod tool;
 pub mod tool_names;
+pub mod trace_context;
 pub mod tree;
 pub mod workspace;
 

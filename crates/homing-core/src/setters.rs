@@ -366,7 +366,7 @@ impl ToolContext {
         state: Arc<ToolState>,
         host: Arc<dyn CallHost>,
     ) -> Self {
-        Self { key, place, agent: agent.into(), workdir: workdir.into(), authority, state, host }
+        Self { key, place, agent: agent.into(), workdir: workdir.into(), authority, state, host, trace: None }
     }
 
     /// Sets the run's working folder.

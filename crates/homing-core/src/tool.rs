@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     BoxFuture, authority::Authority, definition::AgentDefinition, message::Image, place::Place, rule::Subjects,
+    trace_context::TraceContext,
 };
 
 pub use crate::question::{Answer, Question};
@@ -181,6 +182,8 @@ pub struct ToolContext {
     pub state: Arc<ToolState>,
     /// The runtime's side of the call.
     pub host: Arc<dyn CallHost>,
+    /// Position of the call in a distributed trace, for the programs and servers that it calls.
+    pub trace: Option<TraceContext>,
 }
 
 impl ToolContext {

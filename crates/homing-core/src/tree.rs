@@ -154,7 +154,7 @@ impl RunTree {
                 self.hold_landing(at, asked.landing);
                 self.runs[at].fold(clock).asked(asked, margin);
             }
-            Fact::Replied { reply } => {
+            Fact::Replied { reply, .. } => {
                 let asked = self.settle(at, reply.usage);
                 let turns = u64::from(asked.is_some_and(|asked| asked.purpose != Purpose::Compaction));
                 self.runs[at].fold(clock).replied(reply);

@@ -111,7 +111,7 @@ fn messages_carry_their_origin() {
     let mut story = Story::new(Limits::default().turns(9));
     story.record(ROOT, Fact::Told { from: None, message: "also this".to_owned() });
     story.ask(Purpose::Turn, Some("continue"));
-    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")) });
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")), first_token_ms: None });
     let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
     let ended = Ended { outcome: Outcome::Exhausted(hit), text: "done".to_owned(), data: None };
     story.record(ROOT, Fact::Ended(Arc::new(ended)));
@@ -140,7 +140,10 @@ fn continued_run_sees_earlier_budget_increases() {
 fn refused_calls_keep_their_reason() {
     let mut story = Story::new(Limits::default());
     story.ask(Purpose::Turn, None);
-    story.record(ROOT, Fact::Replied { reply: Arc::new(call([("bash", json!({"command": "ls"}))])) });
+    story.record(
+        ROOT,
+        Fact::Replied { reply: Arc::new(call([("bash", json!({"command": "ls"}))])), first_token_ms: None },
+    );
     let key = CallKey { run: ROOT, turn: 1, index: 0 };
     let refused = Some(CallRefusal::OutcomeUnknown);
     story.record(ROOT, Fact::Returned { key, result: result("bash", "unknown"), refused: refused.clone() });
@@ -153,7 +156,10 @@ fn sixth_identical_call_leads_to_the_last_turn() {
     let mut story = Story::new(Limits::default());
     for turn in 1..=6 {
         story.ask(Purpose::Turn, None);
-        story.record(ROOT, Fact::Replied { reply: Arc::new(call([("read", json!({"path": "a"}))])) });
+        story.record(
+            ROOT,
+            Fact::Replied { reply: Arc::new(call([("read", json!({"path": "a"}))])), first_token_ms: None },
+        );
         let key = CallKey { run: ROOT, turn, index: 0 };
         let call = ToolCall { id: "c0".into(), name: "read".into(), args: Args::Json(json!({"path": "a"})) };
         let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None };
@@ -165,7 +171,7 @@ fn sixth_identical_call_leads_to_the_last_turn() {
     };
     assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Repeats, 6, 6));
     story.ask(Purpose::Landing(hit), None);
-    story.record(ROOT, Fact::Replied { reply: Arc::new(say("all I have")) });
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("all I have")), first_token_ms: None });
     let Step::Stop(ended) = story.root().next_step() else { panic!("the last turn is over") };
     assert!(matches!(ended.outcome, Outcome::Exhausted(_)) && ended.text == "all I have");
 }
@@ -174,7 +180,7 @@ fn sixth_identical_call_leads_to_the_last_turn() {
 fn request_to_stop_wins_over_everything_else() {
     let mut story = Story::new(Limits::default());
     story.ask(Purpose::Turn, None);
-    story.record(ROOT, Fact::Replied { reply: Arc::new(call([("bash", json!({}))])) });
+    story.record(ROOT, Fact::Replied { reply: Arc::new(call([("bash", json!({}))])), first_token_ms: None });
     story.record(ROOT, Fact::Halted { by: CancelledBy::Host });
     let Step::Stop(ended) = story.root().next_step() else { panic!("cancelled") };
     assert_eq!(ended.outcome, Outcome::Cancelled { by: CancelledBy::Host });
@@ -191,7 +197,7 @@ fn reservations_count_at_every_ancestor_until_settled() {
         AskSize { input: 500, output: 480, floor: 450, landing_output: 0, margin: Margin::default(), parallel: 4 };
     let fit = |story: &Story| story.tree.ledger().fit(CHILD, size, &Rates::default());
     assert_eq!(fit(&story), Fit::Later, "the root's reservation may be released");
-    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")) });
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")), first_token_ms: None });
     let hold = Reservation { tokens: 980, cost_micros: 0 };
     assert_eq!(fit(&story), Fit::Fits { max_output: 480, hold, landing: Reservation::default() });
     let large = AskSize { input: 999, ..size };
@@ -235,7 +241,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     };
     story.record(CHILD, ask(Purpose::Turn, tokens(100), tokens(30)));
     assert_eq!(story.root().held, tokens(130));
-    story.record(CHILD, Fact::Replied { reply: Arc::new(call([("read", json!({}))])) });
+    story.record(CHILD, Fact::Replied { reply: Arc::new(call([("read", json!({}))])), first_token_ms: None });
     assert_eq!(story.root().held, tokens(30), "the landing stays reserved");
     let hit = LimitHit { name: Limit::Tokens, limit: 10_000, spent: 15, place: Place::root() };
     story.record(CHILD, ask(Purpose::Landing(hit.clone()), tokens(30), Reservation::default()));

@@ -11,7 +11,10 @@ use std::{
 
 use homing::{
     CancelledBy, Cap, Claim, Envelope, Homing, Limit, Limits, Message, RunHandle, Task,
-    crates::{core::tree::RunTree, runtime::journal::sqlite::RunRow},
+    crates::{
+        core::{trace_context::TraceContext, tree::RunTree},
+        runtime::journal::sqlite::RunRow,
+    },
     usd,
 };
 use rmcp::{Peer, RoleServer};
@@ -104,6 +107,7 @@ impl Client {
         text: &str,
         requested: Limits,
         history: Vec<Message>,
+        trace: Option<TraceContext>,
     ) -> Result<ClientRun, SpawnRefusal> {
         let homing = self.server.homing();
         let mut runs = self.lock();
@@ -119,6 +123,7 @@ impl Client {
         };
         let mut task = self.tags(&homing).add_to(Task::new(agent, text).limits(limits));
         task.history = history;
+        trace.iter().for_each(|trace| trace.add_to(&mut task.tags));
         // The model of a team is its program, which no other model can replace.
         let is_team = definition.is_some_and(|definition| homing::crates::teams::is_team_agent(definition));
         task.model = self.server.options.model.clone().filter(|_| !is_team);

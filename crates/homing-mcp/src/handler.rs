@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use homing::{Limits, Message, QuestionKind, RunHandle};
+use homing::{Limits, Message, QuestionKind, RunHandle, crates::core::trace_context::TraceContext};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -89,7 +89,7 @@ impl ServerHandler for McpHandler {
         let answer = match &*request.name {
             "delegate" => self.delegate(args, &context).await,
             "wait" => self.wait(args, &context).await,
-            "tell" => self.tell(args).await,
+            "tell" => self.tell(args, &context).await,
             "cancel" => self.cancel(args).await,
             "runs" => self.runs(args),
             "resume" => self.resume(args).await,
@@ -145,7 +145,7 @@ impl McpHandler {
 
     async fn delegate(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
         let args: DelegateArgs = args::read(args)?;
-        let spawned = self.client.spawn(&args.agent, &args.task, args.limits()?, Vec::new());
+        let spawned = self.client.spawn(&args.agent, &args.task, args.limits()?, Vec::new(), trace_of(context));
         let spawned = spawned.map_err(|SpawnRefusal(why)| why)?;
         if args.background {
             return Ok(run_report::started(&spawned, "has started"));
@@ -180,7 +180,7 @@ impl McpHandler {
         Ok(run_report::many(&envelopes))
     }
 
-    async fn tell(&self, args: Option<JsonObject>) -> ToolAnswer {
+    async fn tell(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
         let args: TellArgs = args::read(args)?;
         let run = self.own_run(args.run).await?;
         if args.message.trim().is_empty() {
@@ -194,7 +194,8 @@ impl McpHandler {
             ));
         }
         let (agent, history) = agent_and_messages(&run);
-        let spawned = self.client.spawn(&agent, &args.message, Limits::default(), history);
+        let trace = trace_of(context);
+        let spawned = self.client.spawn(&agent, &args.message, Limits::default(), history, trace);
         let next = spawned.map_err(|SpawnRefusal(why)| why)?.handle.id();
         let text = format!("The run had ended. Run {next} continues it in the background: `wait` for that one.");
         Ok(run_report::result(text, json!({"run": next, "continues": run.id()}), false))
@@ -264,4 +265,9 @@ fn agent_and_messages(run: &RunHandle) -> (String, Vec<Message>) {
     let tree = run.tree();
     let run = tree.get(run.id()).expect("a handle is made for a run that exists");
     (run.spawned.agent.name.clone(), run.messages().iter().map(|entry| entry.message.clone()).collect())
+}
+
+/// Returns the position in a distributed trace that the client sent with a request.
+fn trace_of(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
+    TraceContext::parse(context.meta.get_traceparent()?, context.meta.get_tracestate())
 }

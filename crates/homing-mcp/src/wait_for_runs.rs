@@ -154,7 +154,7 @@ impl ProgressSummary {
                 "started".to_owned()
             }
             Fact::Asked(_) => "is waiting for its model".to_owned(),
-            Fact::Replied { reply } => {
+            Fact::Replied { reply, .. } => {
                 self.steps += 1;
                 self.tokens += reply.usage.input + reply.usage.output;
                 "got a reply".to_owned()

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use homing_core::{
     fact::{Asked, CallRefusal, Called, Ended, Spawned},
-    message::{Reply, ToolResult, Usage},
+    message::{Reply, ToolResult, TranscriptEntry, Usage},
     model::AskFailure,
     place::Place,
     tool::CallKey,
+    trace_context::{SpanId, TraceContext},
 };
 use uuid::Uuid;
-
-use crate::span::SpanId;
 
 /// A finished activity of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +32,8 @@ pub struct Activity<Detail> {
     pub from: u64,
     /// End, in milliseconds since 1970.
     pub to: u64,
+    /// The position in a distributed trace that the caller of the tree sent.
+    pub sent: Option<Arc<TraceContext>>,
     /// The part that depends on the kind of activity.
     pub detail: Detail,
 }
@@ -57,7 +58,7 @@ pub struct RunActivity {
 }
 
 /// One attempt of a model call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AskActivity {
     /// The request.
@@ -66,6 +67,10 @@ pub struct AskActivity {
     pub answer: Result<Arc<Reply>, AskFailure>,
     /// Its usage.
     pub used: Usage,
+    /// Milliseconds until the first piece of the reply, if it was streamed.
+    pub first_token_ms: Option<u64>,
+    /// The messages of the request, if bodies are exported; `None` for a summary, whose request is not recorded.
+    pub input: Option<Vec<Arc<TranscriptEntry>>>,
 }
 
 /// A finished tool call.

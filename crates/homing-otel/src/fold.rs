@@ -4,21 +4,23 @@
 use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
-    fact::{Asked, CallRefusal, Called, Ended, Fact, Record, Spawned},
-    message::{Reply, ToolResult, Usage},
+    fact::{Asked, CallRefusal, Called, Ended, Fact, Purpose, Record, Spawned},
+    message::{Reply, ToolResult, TranscriptEntry, Usage},
     model::AskFailure,
     place::Place,
     tool::CallKey,
+    trace_context::{SpanId, TraceContext},
+    tree::RunTree,
 };
 use uuid::Uuid;
 
 use crate::{
     activity::{Activity, AskActivity, CallActivity, RunActivity},
-    span::SpanId,
+    span::SpanBodies,
 };
 
 /// An activity that ended with a fact.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FinishedActivity {
     /// A run.
@@ -33,6 +35,7 @@ pub enum FinishedActivity {
 #[derive(Debug, Default)]
 pub struct SpanFold {
     trees: HashMap<Uuid, TreeSpans>,
+    bodies: SpanBodies,
 }
 
 /// The runs of a tree. They are kept until the last one has ended, because a cancelled child may end after its root.
@@ -40,6 +43,10 @@ pub struct SpanFold {
 struct TreeSpans {
     runs: HashMap<Uuid, RunSpan>,
     open: usize,
+    /// The position in a distributed trace that the caller sent.
+    sent: Option<Arc<TraceContext>>,
+    /// The transcripts, if bodies are exported, until a record is missing.
+    transcripts: Option<RunTree>,
 }
 
 /// The state of a run that its spans need.
@@ -54,11 +61,25 @@ struct RunSpan {
     is_over: bool,
     /// Number of times it was continued after an end. Each continuation has its own span.
     continuations: u32,
-    ask: Option<(u64, Asked)>,
+    ask: Option<OpenAsk>,
     calls: HashMap<CallKey, (u64, Box<Called>)>,
+    sent: Option<Arc<TraceContext>>,
+}
+
+/// A model call that was not answered yet.
+#[derive(Debug)]
+struct OpenAsk {
+    at: u64,
+    asked: Asked,
+    input: Option<Vec<Arc<TranscriptEntry>>>,
 }
 
 impl SpanFold {
+    /// Creates a fold without activities. Transcripts are only followed if bodies are exported.
+    pub fn new(bodies: SpanBodies) -> Self {
+        Self { trees: HashMap::new(), bodies }
+    }
+
     /// Applies a fact and returns the activity that ended with it. A fact of an unknown run has no effect.
     pub fn apply(&mut self, record: &Record) -> Option<FinishedActivity> {
         let finished = self.fold(record);
@@ -75,19 +96,28 @@ impl SpanFold {
 
     fn fold(&mut self, record: &Record) -> Option<FinishedActivity> {
         if let Fact::Spawned(spawned) = &record.fact {
-            let tree = self.trees.entry(record.tree).or_default();
-            tree.runs.insert(record.run, RunSpan::new(record, spawned.clone()));
+            let bodies = self.bodies;
+            let tree = self.trees.entry(record.tree).or_insert_with(|| TreeSpans::new(bodies));
+            if record.run == record.tree {
+                tree.sent = TraceContext::of_tags(&spawned.tags).map(Arc::new);
+            }
+            tree.runs.insert(record.run, RunSpan::new(record, spawned.clone(), tree.sent.clone()));
             tree.open += 1;
+            tree.follow(record);
             return None;
         }
         let tree = self.trees.get_mut(&record.tree)?;
+        tree.follow(record);
+        let input = tree.messages(record);
         let run = tree.runs.get_mut(&record.run)?;
         match &record.fact {
-            Fact::Asked(asked) => run.asked(record.at, asked),
+            Fact::Asked(asked) => run.asked(record.at, asked, input),
             Fact::Called(called) => _ = run.calls.insert(called.key, (record.at, called.clone())),
             Fact::Extended { .. } => tree.open += run.reopen(record.at),
-            Fact::Replied { reply } => return run.replied(record, Ok(reply.clone()), reply.usage),
-            Fact::AskFailed { failure, charge } => return run.replied(record, Err(failure.clone()), *charge),
+            Fact::Replied { reply, first_token_ms } => {
+                return run.replied(record, Ok(reply.clone()), reply.usage, *first_token_ms);
+            }
+            Fact::AskFailed { failure, charge } => return run.replied(record, Err(failure.clone()), *charge, None),
             Fact::Returned { key, result, refused } => return Some(run.returned(record, *key, result, refused)),
             Fact::Ended(_) if run.is_over => (),
             Fact::Ended(ended) => {
@@ -105,8 +135,32 @@ impl SpanFold {
     }
 }
 
+impl TreeSpans {
+    fn new(bodies: SpanBodies) -> Self {
+        let transcripts = (bodies == SpanBodies::Included).then(RunTree::default);
+        Self { transcripts, ..Self::default() }
+    }
+
+    /// Applies a record to the transcripts. After a gap, such as one of a full queue, they are not known any more.
+    fn follow(&mut self, record: &Record) {
+        if self.transcripts.as_mut().is_some_and(|tree| tree.apply(record).is_err()) {
+            self.transcripts = None;
+        }
+    }
+
+    /// Returns the messages of the request that a record begins.
+    fn messages(&self, record: &Record) -> Option<Vec<Arc<TranscriptEntry>>> {
+        match &record.fact {
+            Fact::Asked(asked) if asked.purpose != Purpose::Compaction => {
+                Some(self.transcripts.as_ref()?.get(record.run)?.messages().to_vec())
+            }
+            _ => None,
+        }
+    }
+}
+
 impl RunSpan {
-    fn new(record: &Record, spawned: Arc<Spawned>) -> Self {
+    fn new(record: &Record, spawned: Arc<Spawned>, sent: Option<Arc<TraceContext>>) -> Self {
         Self {
             place: record.place.clone(),
             spawned,
@@ -117,12 +171,13 @@ impl RunSpan {
             continuations: 0,
             ask: None,
             calls: HashMap::new(),
+            sent,
         }
     }
 
-    fn asked(&mut self, at: u64, asked: &Asked) {
+    fn asked(&mut self, at: u64, asked: &Asked, input: Option<Vec<Arc<TranscriptEntry>>>) {
         self.first_step.get_or_insert(at);
-        self.ask = Some((at, asked.clone()));
+        self.ask = Some(OpenAsk { at, asked: asked.clone(), input });
     }
 
     fn replied(
@@ -130,11 +185,12 @@ impl RunSpan {
         record: &Record,
         answer: Result<Arc<Reply>, AskFailure>,
         used: Usage,
+        first_token_ms: Option<u64>,
     ) -> Option<FinishedActivity> {
         self.used += used;
-        let (from, asked) = self.ask.take()?;
+        let OpenAsk { at: from, asked, input } = self.ask.take()?;
         let id = SpanId::of_ask(record.run, record.seq);
-        let detail = AskActivity { asked, answer, used };
+        let detail = AskActivity { asked, answer, used, first_token_ms, input };
         let ask = self.activity(record, id, Some(self.id(record.run)), from, detail);
         Some(FinishedActivity::Ask(Box::new(ask)))
     }
@@ -156,6 +212,7 @@ impl RunSpan {
     fn ended(&mut self, record: &Record, ended: &Arc<Ended>) -> FinishedActivity {
         let parent = self.spawned.parent_call.map(SpanId::of_call);
         let parent = parent.or_else(|| self.spawned.parent.map(|run| SpanId::of_run(run, 0)));
+        let parent = parent.or_else(|| self.sent.as_ref().map(|sent| sent.span));
         let queued_ms = self.first_step.take().map(|at| at.saturating_sub(self.since));
         let detail = RunActivity { ended: ended.clone(), used: std::mem::take(&mut self.used), queued_ms };
         let run = self.activity(record, self.id(record.run), parent, self.since, detail);
@@ -187,6 +244,7 @@ impl RunSpan {
             parent,
             from,
             to: record.at.max(from),
+            sent: self.sent.clone(),
             detail,
         }
     }

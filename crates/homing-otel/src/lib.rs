@@ -21,6 +21,7 @@
 mod activity;
 mod export;
 mod fold;
+mod messages;
 mod metrics;
 mod names;
 mod options;
@@ -31,7 +32,8 @@ mod worker;
 
 pub use activity::{Activity, AskActivity, CallActivity, RunActivity};
 pub use fold::{FinishedActivity, SpanFold};
+pub use homing_core::trace_context::SpanId;
 pub use metrics::{Measurement, MetricLabels, MetricValue, Metrics};
 pub use options::{TelemetryOptions, TelemetryOptionsError};
-pub use span::{Attribute, Attributes, Span, SpanBodies, SpanId, SpanKind};
+pub use span::{Attribute, Attributes, Span, SpanBodies, SpanKind};
 pub use telemetry::{ExportReport, Telemetry, TelemetryListener};

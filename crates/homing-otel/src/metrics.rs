@@ -88,7 +88,7 @@ impl Metrics {
     }
 
     fn ask(&mut self, ask: &Activity<AskActivity>) {
-        let AskActivity { asked, answer, used } = &ask.detail;
+        let AskActivity { asked, answer, used, first_token_ms, .. } = &ask.detail;
         if names::is_program(&asked.model) {
             return;
         }
@@ -106,6 +106,10 @@ impl Metrics {
         match cost.points.entry(labels.clone()).or_insert(MetricValue::Amount(0.0)) {
             MetricValue::Amount(sum) => *sum += used.cost_micros as f64 / 1e6,
             MetricValue::Count(_) | MetricValue::Histogram { .. } => (),
+        }
+        if let Some(first) = first_token_ms {
+            let description = "Time to the first piece of a streamed reply";
+            self.observe(names::FIRST_CHUNK_TIME, description, "s", SECONDS, labels.clone(), *first as f64 / 1e3);
         }
         let labels = match answer {
             Ok(_) => labels,

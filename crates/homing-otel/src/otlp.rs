@@ -55,6 +55,7 @@ fn pb_span(span: &Span) -> PbSpan {
     PbSpan {
         trace_id: span.trace.as_bytes().to_vec(),
         span_id: span.id.0.to_vec(),
+        trace_state: span.trace_state.clone().unwrap_or_default(),
         parent_span_id: span.parent.map(|it| it.0.to_vec()).unwrap_or_default(),
         name: span.name.clone(),
         kind: match span.kind {
@@ -176,6 +177,8 @@ struct PbSpan {
     trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     span_id: Vec<u8>,
+    #[prost(string, tag = "3")]
+    trace_state: String,
     #[prost(bytes = "vec", tag = "4")]
     parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]

@@ -2,49 +2,21 @@
 //! continues in the same trace.
 
 use homing_core::{
+    definition::AgentDefinition,
     fact::{CallRefusal, Outcome},
-    message::{Args, FNV_START, StopReason, fnv},
+    message::{FNV_START, Message, fnv},
     model::ModelError,
-    tool::CallKey,
+    trace_context::{SpanId, TRACEPARENT, TRACESTATE},
 };
-use serde_json::json;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
     activity::{Activity, AskActivity, CallActivity, RunActivity},
     fold::FinishedActivity,
+    messages::{self, cut},
     names,
 };
-
-/// Maximum length of a text in a span in bytes. Collectors refuse much larger ones.
-const MAX_TEXT: usize = 32 * 1024;
-
-/// The ID of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SpanId(pub [u8; 8]);
-
-impl SpanId {
-    /// Returns the ID for a run; `continuations` counts how often it was continued after an end.
-    pub fn of_run(run: Uuid, continuations: u32) -> Self {
-        Self::of(&[b"run", run.as_bytes(), &continuations.to_be_bytes()])
-    }
-
-    /// Returns the ID for the model call that was answered at this position of the tree's journal.
-    pub fn of_ask(run: Uuid, seq: u64) -> Self {
-        Self::of(&[b"ask", run.as_bytes(), &seq.to_be_bytes()])
-    }
-
-    /// Returns the ID for a tool call.
-    pub fn of_call(key: CallKey) -> Self {
-        Self::of(&[b"call", key.run.as_bytes(), &key.turn.to_be_bytes(), &key.index.to_be_bytes()])
-    }
-
-    fn of(parts: &[&[u8]]) -> Self {
-        let hash = parts.iter().fold(FNV_START, |hash, part| fnv(hash, part));
-        // Zero means "no span" in the protocol.
-        Self(hash.max(1).to_be_bytes())
-    }
-}
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +49,10 @@ pub enum SpanKind {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Span {
-    /// The tree. All its spans are in one trace.
+    /// The trace: that of the caller if it sent one, otherwise the tree's own.
     pub trace: Uuid,
+    /// Data of other tracing systems, which the caller sent.
+    pub trace_state: Option<String>,
     /// Its id.
     pub id: SpanId,
     /// The span around it.
@@ -109,8 +83,17 @@ pub enum SpanBodies {
 }
 
 impl Span {
-    /// Converts an activity to a span; `None` for the steps of a team's program, which calls no model.
+    /// Converts an activity to a span; `None` for the steps of a team's program, which calls no model, and if the caller
+    /// decided that its trace is not recorded.
     pub fn of(finished: &FinishedActivity, bodies: SpanBodies) -> Option<Self> {
+        let sent = match finished {
+            FinishedActivity::Run(run) => &run.sent,
+            FinishedActivity::Ask(ask) => &ask.sent,
+            FinishedActivity::Call(call) => &call.sent,
+        };
+        if sent.as_ref().is_some_and(|sent| !sent.sampled) {
+            return None;
+        }
         match finished {
             FinishedActivity::Run(run) => Some(of_run(run, bodies)),
             FinishedActivity::Ask(ask) if names::is_program(&ask.detail.asked.model) => None,
@@ -126,8 +109,10 @@ impl Span {
         attributes: Attributes,
         error: Option<String>,
     ) -> Self {
+        let sent = activity.sent.as_deref();
         Self {
-            trace: activity.tree,
+            trace: sent.map_or(activity.tree, |sent| sent.trace),
+            trace_state: sent.and_then(|sent| sent.state.clone()),
             id: activity.id,
             parent: activity.parent,
             name,
@@ -137,6 +122,16 @@ impl Span {
             attributes: [attributes, run_attributes(activity)].concat(),
             error: error.map(|text| cut(&text)),
         }
+    }
+
+    /// Returns about how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        let value = |value: &Attribute| match value {
+            Attribute::Text(text) => text.len(),
+            Attribute::List(list) => list.iter().map(String::len).sum(),
+            Attribute::Int(_) | Attribute::Double(_) => 8,
+        };
+        512 + self.attributes.iter().map(|(_, attribute)| value(attribute)).sum::<usize>()
     }
 }
 
@@ -152,14 +147,24 @@ fn run_attributes<T>(activity: &Activity<T>) -> Attributes {
 
 fn of_run(run: &Activity<RunActivity>, bodies: SpanBodies) -> Span {
     let RunActivity { ended, used, queued_ms } = &run.detail;
-    let mut attributes = vec![(names::OPERATION, text(names::INVOKE_AGENT)), (names::STATUS, text(status(run)))];
-    if let Some(model) = run.spawned.models.first().filter(|model| !names::is_program(model)) {
+    let agent = &run.spawned.agent;
+    let model = run.spawned.models.first();
+    let is_workflow = model.is_some_and(|model| names::is_workflow(model));
+    let operation = if is_workflow { names::INVOKE_WORKFLOW } else { names::INVOKE_AGENT };
+    let mut attributes = vec![(names::OPERATION, text(operation)), (names::STATUS, text(status(run)))];
+    if is_workflow {
+        attributes.extend([(names::WORKFLOW, text(&agent.name)), (names::OPENINFERENCE_KIND, text("CHAIN"))]);
+    } else {
+        attributes.extend([(names::AGENT_ID, text(agent_id(agent))), (names::AGENT_VERSION, text(version(agent)))]);
+    }
+    if let Some(model) = model.filter(|model| !names::is_program(model)) {
         attributes.extend(names::model(model));
     }
     attributes.extend(usage(used));
-    attributes.extend(queued_ms.map(|ms| (names::QUEUED, Attribute::Double(ms as f64 / 1e3))));
-    let tags = run.spawned.tags.iter().map(|(name, value)| format!("{name}={value}"));
-    attributes.extend(list(names::TAGS, tags.collect()));
+    attributes.extend(queued_ms.map(|ms| (names::QUEUED, seconds(ms))));
+    let own = |name: &str| name == TRACEPARENT || name == TRACESTATE;
+    let tags = run.spawned.tags.iter().filter(|(name, _)| !own(name));
+    attributes.extend(list(names::TAGS, tags.map(|(name, value)| format!("{name}={value}")).collect()));
     let error = match &ended.outcome {
         Outcome::Failed { kind, message, .. } => {
             attributes.push((names::ERROR, text(kind.name())));
@@ -172,12 +177,36 @@ fn of_run(run: &Activity<RunActivity>, bodies: SpanBodies) -> Span {
         Outcome::Done | Outcome::Cancelled { .. } => None,
     };
     if bodies == SpanBodies::Included {
-        attributes.push((names::SYSTEM, json_text(json!([{"type": "text", "content": &*run.spawned.system}]))));
-        attributes.push((names::INPUT, json_text(message("user", &run.spawned.task))));
-        attributes.push((names::OUTPUT, json_text(message("assistant", &ended.text))));
+        let (task, answer) = (&run.spawned.task, &ended.text);
+        let finish = match &ended.outcome {
+            Outcome::Done => "stop",
+            Outcome::Exhausted(_) | Outcome::TimedOut(_) => "length",
+            Outcome::Cancelled { .. } | Outcome::Failed { .. } => "error",
+        };
+        attributes.push((names::SYSTEM, text(messages::instructions(&run.spawned.system))));
+        attributes.push((names::INPUT, json_text(messages::one_text("user", task))));
+        attributes.push((names::OUTPUT, json_text(messages::answer(answer, finish))));
+        attributes.extend([(names::INPUT_VALUE, text(cut(task))), (names::OUTPUT_VALUE, text(cut(answer)))]);
     }
-    let name = format!("{} {}", names::INVOKE_AGENT, run.spawned.agent.name);
+    let name = format!("{operation} {}", agent.name);
     Span::new(run, name, SpanKind::Internal, attributes, error)
+}
+
+/// Returns the identity of an agent: the scope of its definition, because a project may have an agent of the same name as the
+/// user, and its name.
+fn agent_id(agent: &AgentDefinition) -> String {
+    let scope = serde_json::to_value(agent.source.kind).unwrap_or_default();
+    format!("{}/{}", scope.as_str().unwrap_or_default(), agent.name)
+}
+
+/// Returns the version of an agent: the one in its file, or a fingerprint of its definition.
+fn version(agent: &AgentDefinition) -> String {
+    let fields = &agent.extra;
+    match fields.metadata.get("version").or_else(|| fields.unknown.get("version")) {
+        Some(Value::String(version)) => cut(version),
+        Some(Value::Number(version)) => version.to_string(),
+        _ => format!("{:016x}", fnv(FNV_START, &serde_json::to_vec(agent).unwrap_or_default())),
+    }
 }
 
 /// Returns the name of a run's status.
@@ -186,17 +215,26 @@ pub(crate) fn status(run: &Activity<RunActivity>) -> &'static str {
 }
 
 fn of_ask(ask: &Activity<AskActivity>, bodies: SpanBodies) -> Span {
-    let AskActivity { asked, answer, used } = &ask.detail;
+    let AskActivity { asked, answer, used, first_token_ms, input } = &ask.detail;
     let mut attributes = vec![(names::OPERATION, text(names::CHAT))];
     attributes.extend(names::model(&asked.model));
     attributes.push((names::MAX_TOKENS, int(asked.max_output)));
     attributes.extend(usage(used));
+    attributes.extend(first_token_ms.map(|ms| (names::FIRST_CHUNK, seconds(ms))));
+    if let Some(input) = input {
+        attributes.push((names::SYSTEM, text(messages::instructions(&ask.spawned.system))));
+        attributes.push((names::INPUT, json_text(messages::input(input))));
+        attributes.extend(input.last().map(|entry| (names::INPUT_VALUE, text(cut(last_words(&entry.message))))));
+    }
     let error = match answer {
         Ok(reply) => {
             attributes.extend(reply.model.as_ref().map(|model| (names::RESPONSE_MODEL, text(model))));
-            attributes.push((names::FINISH, Attribute::List(vec![finish(&reply.stop).to_owned()])));
+            attributes.push((names::FINISH, Attribute::List(vec![messages::finish(&reply.stop).to_owned()])));
             if bodies == SpanBodies::Included {
-                attributes.push((names::OUTPUT, json_text(json!([reply]))));
+                let calls = || reply.calls().map(messages::call_text).collect::<Vec<_>>().join("\n");
+                let words = Some(reply.text()).filter(|text| !text.is_empty()).unwrap_or_else(calls);
+                attributes.push((names::OUTPUT, json_text(messages::output(reply))));
+                attributes.push((names::OUTPUT_VALUE, text(cut(&words))));
             }
             None
         }
@@ -209,23 +247,35 @@ fn of_ask(ask: &Activity<AskActivity>, bodies: SpanBodies) -> Span {
     Span::new(ask, name, SpanKind::Client, attributes, error)
 }
 
+/// Returns the text of the newest message of a request.
+fn last_words(message: &Message) -> &str {
+    match message {
+        Message::User { text, .. } => text,
+        Message::Assistant(_) => "",
+        Message::Tool(result) => &result.text,
+    }
+}
+
 fn of_call(call: &Activity<CallActivity>, bodies: SpanBodies) -> Span {
     let CallActivity { key, called, result, refused } = &call.detail;
+    // Providers may omit the ID of a call; its key identifies it in any case.
+    let id = Some(result.call_id.clone()).filter(|id| !id.is_empty()).unwrap_or_else(|| key.to_string());
     let mut attributes = vec![
         (names::OPERATION, text(names::EXECUTE_TOOL)),
         (names::TOOL, text(&result.name)),
         (names::TOOL_TYPE, text("function")),
-        (names::CALL_ID, text(key)),
+        (names::CALL_ID, text(id)),
+        (names::CALL, text(key)),
     ];
     let failed = tool_error(refused.as_ref(), result.is_error);
     attributes.extend(failed.map(|kind| (names::ERROR, text(kind))));
     if bodies == SpanBodies::Included {
-        let args = called.as_ref().map(|called| match &called.call.args {
-            Args::Json(value) => value.to_string(),
-            Args::Malformed(text) => text.clone(),
-        });
-        attributes.extend(args.map(|args| (names::ARGUMENTS, text(cut(&args)))));
-        attributes.push((names::RESULT, text(cut(&result.text))));
+        if let Some(called) = called {
+            let args = messages::arguments_text(&called.call.args);
+            attributes.extend([(names::ARGUMENTS, text(&args)), (names::INPUT_VALUE, text(args))]);
+        }
+        let result = cut(&result.text);
+        attributes.extend([(names::RESULT, text(&result)), (names::OUTPUT_VALUE, text(result))]);
     }
     // The output of a tool can contain anything, so it counts as a body; the kind of its failure does not.
     let error = failed.map(str::to_owned);
@@ -237,6 +287,8 @@ fn usage(used: &homing_core::message::Usage) -> Attributes {
         (names::INPUT_TOKENS, int(used.input)),
         (names::OUTPUT_TOKENS, int(used.output)),
         (names::CACHED_TOKENS, int(used.cached)),
+        (names::CACHE_WRITE_TOKENS, int(used.cache_write)),
+        (names::REASONING_TOKENS, int(used.reasoning)),
         (names::COST, Attribute::Double(used.cost_micros as f64 / 1e6)),
     ]
 }
@@ -267,23 +319,12 @@ fn tool_error(refused: Option<&CallRefusal>, is_error: bool) -> Option<&'static 
     }
 }
 
-fn finish(stop: &StopReason) -> &str {
-    match stop {
-        StopReason::End => "stop",
-        StopReason::Calls => "tool_call",
-        StopReason::Length => "length",
-        StopReason::Refusal => "content_filter",
-        StopReason::Other(other) => other,
-        _ => "other",
-    }
+fn json_text(value: Vec<Value>) -> Attribute {
+    Attribute::Text(Value::Array(value).to_string())
 }
 
-fn message(role: &str, content: &str) -> serde_json::Value {
-    json!([{"role": role, "parts": [{"type": "text", "content": content}]}])
-}
-
-fn json_text(value: serde_json::Value) -> Attribute {
-    Attribute::Text(cut(&value.to_string()))
+fn seconds(ms: u64) -> Attribute {
+    Attribute::Double(ms as f64 / 1e3)
 }
 
 pub(crate) fn text(value: impl ToString) -> Attribute {
@@ -296,8 +337,4 @@ fn int(value: u64) -> Attribute {
 
 fn list(name: &'static str, list: Vec<String>) -> Option<(&'static str, Attribute)> {
     (!list.is_empty()).then_some((name, Attribute::List(list)))
-}
-
-fn cut(text: &str) -> String {
-    if text.len() > MAX_TEXT { format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT)]) } else { text.to_owned() }
 }

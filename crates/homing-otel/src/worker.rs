@@ -21,6 +21,9 @@ use crate::{
 
 /// Maximum number of spans that wait to be sent; beyond it the oldest are dropped.
 const MAX_WAITING: usize = 8_192;
+/// Maximum size of the spans that wait to be sent, and of those in one request, in bytes: spans with bodies are large.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+const BATCH_BYTES: usize = 4 << 20;
 /// Maximum number of spans in one request.
 const BATCH: usize = 512;
 
@@ -51,6 +54,7 @@ pub(crate) struct Worker {
     /// True if metrics changed since they were sent.
     metrics_changed: bool,
     waiting: VecDeque<Span>,
+    waiting_bytes: usize,
     open_request: Option<OpenRequest>,
     counts: Arc<SpanCounts>,
     last_error: Option<String>,
@@ -68,10 +72,11 @@ impl Worker {
             source,
             bodies: options.bodies,
             every: options.every.max(Duration::from_millis(10)),
-            fold: SpanFold::default(),
+            fold: SpanFold::new(options.bodies),
             metrics: Metrics::default(),
             metrics_changed: false,
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
             open_request: None,
             counts,
             last_error: None,
@@ -97,7 +102,7 @@ impl Worker {
                 },
                 result = progress(&mut self.open_request), if self.open_request.is_some() => {
                     self.request_ended(result);
-                    if self.waiting.len() >= BATCH {
+                    if self.is_batch_full() {
                         self.begin();
                     }
                 }
@@ -114,16 +119,40 @@ impl Worker {
             return;
         }
         if let Some(span) = Span::of(&finished, self.bodies) {
-            if self.waiting.len() >= MAX_WAITING {
-                self.waiting.pop_front();
+            SpanCounts::add(&self.counts.waiting, 1);
+            self.waiting_bytes += span.size();
+            self.waiting.push_back(span);
+            while self.waiting.len() > MAX_WAITING || self.waiting_bytes > MAX_WAITING_BYTES {
+                self.next_span();
                 self.counts.leave_queue(&self.counts.dropped, 1);
             }
-            SpanCounts::add(&self.counts.waiting, 1);
-            self.waiting.push_back(span);
         }
-        if self.waiting.len() >= BATCH && self.open_request.is_none() {
+        if self.is_batch_full() && self.open_request.is_none() {
             self.begin();
         }
+    }
+
+    /// Returns true if the spans that wait fill a request.
+    fn is_batch_full(&self) -> bool {
+        self.waiting.len() >= BATCH || self.waiting_bytes >= BATCH_BYTES
+    }
+
+    /// Takes the oldest span that waits.
+    fn next_span(&mut self) -> Option<Span> {
+        let span = self.waiting.pop_front()?;
+        self.waiting_bytes -= span.size();
+        Some(span)
+    }
+
+    /// Takes the spans of one request.
+    fn next_batch(&mut self) -> Vec<Span> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(span) = self.next_span() else { break };
+            bytes += span.size();
+            batch.push(span);
+        }
+        batch
     }
 
     /// Begins the next request: spans before metrics, because metrics are sent again in full the next time.
@@ -133,7 +162,7 @@ impl Worker {
 
     fn next_traces(&mut self) -> Option<OpenRequest> {
         let url = self.exporter.traces.clone().filter(|_| !self.waiting.is_empty())?;
-        let batch: Vec<Span> = self.waiting.drain(..self.waiting.len().min(BATCH)).collect();
+        let batch = self.next_batch();
         let body = self.source.traces(&batch);
         let exporter = self.exporter.clone();
         let request = Box::pin(async move { exporter.send(url, body).await });
@@ -177,6 +206,7 @@ impl Worker {
             if failed {
                 self.counts.leave_queue(&self.counts.dropped, self.waiting.len() as u64);
                 self.waiting.clear();
+                self.waiting_bytes = 0;
                 return;
             }
         }

@@ -34,8 +34,6 @@ pub struct RuntimeConfig {
     pub grace: Duration,
     /// Longest answer of a child that is not cut for its parent's model, in bytes.
     pub inline_answer: usize,
-    /// Number of ended trees that are kept in memory.
-    pub keep_ended: usize,
     /// Secrets that are removed from facts and events, in addition to the keys of the models.
     pub secrets: Secrets,
     /// Knowledge of the host about untrusted content and secret files.
@@ -45,6 +43,9 @@ pub struct RuntimeConfig {
     pub cache_wait: Duration,
     /// The size from which on tools are offered on demand.
     pub on_demand: OnDemand,
+    /// True if the host exports spans of its runs. The calls of tools then continue the trace; otherwise they pass on the
+    /// context that the caller of the tree sent, if there is one.
+    pub exports_spans: bool,
 }
 
 /// Treatment of a question to the user: a request for approval, or a question of a tool.
@@ -114,11 +115,11 @@ impl Default for RuntimeConfig {
             on_question: OnQuestion::default(),
             grace: Duration::from_secs(2),
             inline_answer: 24_000,
-            keep_ended: 1_000,
             secrets: Secrets::default(),
             taint: TaintConfig::default(),
             cache_wait: Duration::from_secs(10),
             on_demand: OnDemand::default(),
+            exports_spans: false,
         }
     }
 }

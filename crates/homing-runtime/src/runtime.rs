@@ -46,6 +46,9 @@ use crate::{
     task::Task,
 };
 
+/// Maximum number of ended trees that stay in memory.
+const MAX_ENDED: usize = 1_000;
+
 /// The parts that a host supplies.
 pub struct RuntimeParts {
     /// The agent definitions.
@@ -450,7 +453,7 @@ impl Inner {
         tree.spawn_cache.clear();
         let mut trees = self.lock_trees();
         trees.ended.push_back(tree.id);
-        while trees.ended.len() > self.parts.config.keep_ended {
+        while trees.ended.len() > MAX_ENDED {
             if let Some(oldest) = trees.ended.pop_front() {
                 trees.by_id.remove(&oldest);
             }

@@ -168,7 +168,7 @@ async fn phases_and_logs_are_reported() {
         .iter()
         .filter(|record| record.run == envelope.run)
         .filter_map(|record| match &record.fact {
-            Fact::Replied { reply } => Some(reply.text()),
+            Fact::Replied { reply, .. } => Some(reply.text()),
             _ => None,
         })
         .filter(|text| !text.is_empty())

@@ -62,7 +62,7 @@ async fn one(commands: &Commands, workspace: &Path, sandbox: Sandbox) -> (Durati
     let (since, before) = (Instant::now(), processor());
     for _ in 0..TIMES {
         let time = Duration::from_secs(60);
-        let command = ShellCommand { command: "true", workdir: workspace, grant: &grant, time };
+        let command = ShellCommand { command: "true", workdir: workspace, grant: &grant, time, trace: None };
         let finished = commands.run(command, &private, std::future::pending(), &mut |_| ()).await;
         assert!(finished.is_ok(), "{finished:?}");
     }

@@ -164,7 +164,8 @@ impl CommandHooks {
     async fn run(&self, hook: &Hook, run: &HookRun, input: String) -> Result<FinishedCommand, String> {
         let open = Grant::new(Vec::new()).network(Network::On).sandbox(Sandbox::Off);
         let private = PrivateFolder { root: self.commands.private.join(format!("hooks-{}", run.run)) };
-        let command = ShellCommand { command: &hook.command, workdir: &run.workdir, grant: &open, time: hook.time };
+        let (workdir, time) = (&*run.workdir, hook.time);
+        let command = ShellCommand { command: &hook.command, workdir, grant: &open, time, trace: None };
         let job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
         let mut env = job.env;
         env.insert("HOME".to_owned(), self.commands.host_env.home.display().to_string());

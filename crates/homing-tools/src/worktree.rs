@@ -227,7 +227,7 @@ impl GitWorktrees {
     async fn git(&self, workdir: &Path, args: &[&str], access: GitAccess<'_>) -> Result<String, String> {
         let private = PrivateFolder { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
         let grant = access.grant(self.sandbox);
-        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT };
+        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT, trace: None };
         let outcome = self.run(&command, args, &private).await;
         private.remove();
         outcome

@@ -14,6 +14,7 @@ use command_fixture::{CommandFixture, HELPER, gone_within, marked};
 use homing_core::{
     authority::Sandbox,
     tool::{Replay, Tool, ToolContext, ToolOutput},
+    trace_context::TraceContext,
 };
 use homing_sandbox::Sandboxes;
 use homing_tools::mcp::{ApprovalState, McpApprovals, McpError, McpScope, ServerConfig, ToolListing};
@@ -52,6 +53,7 @@ for line in sys.stdin:
         send({"jsonrpc": "2.0", "id": id, "result": {"tools": tools()}})
     elif method == "tools/call":
         text = message["params"].get("arguments", {}).get("text", "")
+        note("meta " + json.dumps(message["params"].get("_meta")))
         result = {"content": [{"type": "text", "text": "you said " + text}]}
         if behaviour == "hangs": time.sleep(300)
         if behaviour == "exits": sys.exit(1)
@@ -154,6 +156,21 @@ async fn server_runs_once_per_scope_and_ends_with_it() {
     drop((tools, scope));
     assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new());
     drop(fixture);
+}
+
+#[tokio::test]
+async fn server_gets_the_trace_of_a_call_and_nothing_without_one() {
+    let Some(mut server) = ServerFixture::new("good") else { return };
+    let tools = server.approved().await;
+    server.echo(&tools).await;
+    let sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    server.context.trace = TraceContext::parse(sent, Some("acme=1"));
+    server.echo(&tools).await;
+    let log = server.log();
+    let metas: Vec<&str> = log.lines().filter_map(|line| line.strip_prefix("meta ")).collect();
+    assert!(!metas[0].contains("trace"), "{metas:?}");
+    let meta: Value = serde_json::from_str(metas[1]).unwrap();
+    assert_eq!((&meta["traceparent"], &meta["tracestate"]), (&json!(sent), &json!("acme=1")), "{meta}");
 }
 
 #[tokio::test]

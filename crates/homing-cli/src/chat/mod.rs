@@ -283,7 +283,7 @@ impl Chat {
                     self.note(format!("warning: {warning}"));
                 }
             }
-            Fact::Replied { reply } => {
+            Fact::Replied { reply, .. } => {
                 self.forget_stream();
                 let text = reply.text();
                 if !text.trim().is_empty() && !self.is_team {

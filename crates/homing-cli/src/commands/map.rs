@@ -75,6 +75,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     replace_unenforceable_cost(&session, args, &mut task)?;
     task.tags = [("map".to_owned(), name)].into();
+    crate::telemetry::add_trace(&mut task);
     task.account.clone_from(&args.with.account);
     let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
     lock(&printer).add_known(known);

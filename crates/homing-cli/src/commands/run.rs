@@ -220,6 +220,7 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
     task.until.clone_from(&args.until);
     task.account.clone_from(&args.with.account);
     task.tags = args.tags.iter().cloned().collect();
+    crate::telemetry::add_trace(&mut task);
     task.context = args.set.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
     attach::attach(task, args, session)
 }

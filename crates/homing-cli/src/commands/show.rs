@@ -144,7 +144,7 @@ fn detail(fact: &Fact) -> String {
     match fact {
         Fact::Spawned(spawned) => brief(&spawned.task),
         Fact::Asked(asked) => brief(&asked.model),
-        Fact::Replied { reply } => {
+        Fact::Replied { reply, .. } => {
             let calls: Vec<String> = reply.calls().map(call_line).collect();
             if calls.is_empty() { brief(&reply.text()) } else { brief(&calls.join(", ")) }
         }

@@ -39,6 +39,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     session.choose_model(&member(), false).await?;
     let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
     task.tags = args.tags.iter().cloned().collect();
+    crate::telemetry::add_trace(&mut task);
     task.account.clone_from(&args.with.account);
     let result =
         super::run::follow(&session, task, args.key.clone(), args.output.show(), &mut signals, &mut |_| ()).await?;

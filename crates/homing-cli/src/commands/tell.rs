@@ -62,6 +62,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     task.model = model.or_else(|| earlier.spawned.models.first().cloned());
     task.context.clone_from(&earlier.spawned.context);
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
+    crate::telemetry::add_trace(&mut task);
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let result = watch(&session.homing, &run, args.output.show(), &session.prompt, &mut signals).await;
     print_result::print_watched(&result, args.output.form(), true);

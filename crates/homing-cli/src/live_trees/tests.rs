@@ -37,7 +37,7 @@ fn tree(number: u128, children: usize, asks: bool) -> WatchedTree {
         let usage = Usage::default().input(1_200).output(34).cost_micros(12_300);
         let reply = Reply::new(vec![Part::Call(call)]).usage(usage);
         events.push(fact_at("1.1", Fact::Asked(serde_json::from_value(asked.clone()).unwrap())));
-        events.push(fact_at("1.1", Fact::Replied { reply: Arc::new(reply) }));
+        events.push(fact_at("1.1", Fact::Replied { reply: Arc::new(reply), first_token_ms: None }));
         events.push(fact_at("1", Fact::Asked(serde_json::from_value(asked).unwrap())));
         events.push(fact_at("1.1", Fact::Questioned { id: question.id(), question: Box::new(question) }));
     }

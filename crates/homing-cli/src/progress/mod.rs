@@ -107,7 +107,7 @@ impl Board {
                 row.streamed.clear();
                 row.activity = format!("waiting for {}", model_name(&asked.model));
             }
-            Fact::Replied { reply } => {
+            Fact::Replied { reply, .. } => {
                 if !is_inherited {
                     row.pay(&reply.usage);
                 }

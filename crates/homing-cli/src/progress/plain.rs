@@ -32,7 +32,7 @@ pub(crate) fn detail(event: &Event, board: &Board) -> Option<String> {
     let Event::Fact(record) = event else { return None };
     let text = match &record.fact {
         Fact::Asked(asked) => format!("asks {} (up to {} tokens)", asked.model, figures::tokens(asked.input_bound)),
-        Fact::Replied { reply } => {
+        Fact::Replied { reply, .. } => {
             let usage = &reply.usage;
             let (input, output) = (figures::tokens(usage.input), figures::tokens(usage.output));
             let cost = usd(usage.cost_micros);

@@ -53,6 +53,28 @@ fn m1_stdout_carries_only_the_protocol() {
 }
 
 #[test]
+fn trace_of_the_client_is_recorded_with_its_run() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("hay.txt"), "the needle is here\n").unwrap();
+    let mut child = homing(folder.path(), &["--model", "offline"]).spawn().unwrap();
+    introduce(&mut child);
+    let sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let arguments = json!({"agent": "explore", "task": "needle"});
+    let call = json!({"name": "delegate", "arguments": arguments, "_meta": {"traceparent": sent}});
+    say(&mut child, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).expect("only the protocol"));
+    messages.find(|message| message["id"] == 2).expect("an answer");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let mut runs = Command::new(env!("CARGO_BIN_EXE_homing"));
+    runs.args(["runs", "--json", "--tag", &format!("traceparent={sent}")]);
+    let rows = runs.current_dir(folder.path()).env_clear().env("HOME", folder.path().join("home")).output().unwrap();
+    let rows: Value = serde_json::from_slice(&rows.stdout).expect("a list");
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+}
+
+#[test]
 fn added_agent_is_announced_and_usable() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();

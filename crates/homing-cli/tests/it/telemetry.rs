@@ -95,3 +95,29 @@ fn invalid_telemetry_variable_is_a_warning() {
     assert!(err.contains("warning: no telemetry is sent") && err.contains("http/protobuf"), "{err}");
     assert!(!world.0.provider.requests().iter().any(is_telemetry));
 }
+
+const SENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[test]
+fn run_continues_the_trace_of_its_caller_and_commands_see_it() {
+    let world = World::new(|at, seen| {
+        if is_telemetry(seen) {
+            return takes();
+        }
+        let command = r#"{"command": "echo parent=$TRACEPARENT"}"#;
+        if at == 0 { FakeResponse::chat_calls(&[("bash", command)]) } else { FakeResponse::chat_text("done") }
+    });
+    let mut command = world.command(&run(&["--json", "--allow", "bash", "--sandbox", "off", "go"]));
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", world.provider.url()).env("TRACEPARENT", SENT);
+    let output = command.output().expect("homing runs");
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let seen = world.provider.requests();
+    let second = seen.iter().filter(|request| !is_telemetry(request)).nth(1).expect("a second model call");
+    // The command's parent is the span of its call, in the caller's trace.
+    assert!(second.body.contains("parent=00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{}", second.body);
+    assert!(!second.body.contains(SENT), "the command is below its call, not beside the run");
+    assert!(
+        seen.iter().all(|request| is_telemetry(request) || request.header("traceparent").is_none()),
+        "providers are not told"
+    );
+}

@@ -7,6 +7,7 @@ use homing_core::{
     hooks::{HookNotes, HookRun},
     run::Run,
     tool::{CallHost, CallKey, ToolContext},
+    trace_context::{SpanId, TraceContext},
     tree::RunTree,
 };
 use uuid::Uuid;
@@ -110,7 +111,7 @@ impl ActiveRun {
 
     /// The context of a tool call.
     pub(crate) fn tool_context(&self, key: CallKey, host: Arc<dyn CallHost>) -> ToolContext {
-        self.read(|run| {
+        let mut context = self.read(|run| {
             ToolContext::new(
                 key,
                 run.place.clone(),
@@ -120,7 +121,20 @@ impl ActiveRun {
                 self.live_run.state.clone(),
                 host,
             )
-        })
+        });
+        context.trace = self.trace_context(key);
+        context
+    }
+
+    /// The position of a call in a distributed trace; `None` if nothing is traced.
+    fn trace_context(&self, key: CallKey) -> Option<TraceContext> {
+        let span = SpanId::of_call(key);
+        let sent = self.tree.read(|tree| TraceContext::of_tags(&tree.root()?.spawned.tags));
+        match (self.config().exports_spans, sent) {
+            (true, Some(context)) => Some(context.at(span)),
+            (true, None) => Some(TraceContext::of_tree(self.tree.id, span)),
+            (false, sent) => sent,
+        }
     }
 
     /// The run, as hooks see it.

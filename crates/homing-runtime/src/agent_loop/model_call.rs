@@ -234,7 +234,7 @@ impl ModelCalls {
         let (progress, is_marked) = (permit.streamed.progress(), permit.streamed.is_marked());
         let failure = match reply {
             Ok(reply) => {
-                self.reservations.settle_reply(*permit.reserved, reply);
+                self.reservations.settle_reply(*permit.reserved, reply, permit.streamed.first_token_ms());
                 self.unmark(is_marked);
                 return Ok(());
             }

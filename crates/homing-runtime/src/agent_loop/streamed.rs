@@ -11,6 +11,8 @@ use crate::journal::CallProgress;
 pub(super) struct Streamed {
     began: Instant,
     bytes: AtomicU64,
+    /// Milliseconds until the first piece arrived, plus one; zero if none has.
+    first: AtomicU64,
     /// A call has begun, and none of its arguments has arrived.
     lacks_arguments: AtomicBool,
     /// A mark of it is stored.
@@ -21,7 +23,8 @@ impl Streamed {
     /// Begins to count.
     pub(super) fn new() -> Self {
         let (lacks_arguments, is_marked) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { began: Instant::now(), bytes: AtomicU64::new(0), lacks_arguments, is_marked }
+        let (bytes, first) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { began: Instant::now(), bytes, first, lacks_arguments, is_marked }
     }
 
     /// Counts a piece.
@@ -38,6 +41,19 @@ impl Streamed {
             }
         };
         self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        // Only the first piece reads the clock.
+        if self.first.load(Ordering::Relaxed) == 0 {
+            self.first.store(self.elapsed_ms().saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// The time until the first piece arrived; `None` if the reply came whole.
+    pub(super) fn first_token_ms(&self) -> Option<u64> {
+        self.first.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The part that has arrived so far.
@@ -45,7 +61,7 @@ impl Streamed {
         CallProgress {
             bytes: self.bytes.load(Ordering::Relaxed),
             has_more: self.lacks_arguments.load(Ordering::Relaxed),
-            elapsed_ms: u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            elapsed_ms: self.elapsed_ms(),
         }
     }
 

@@ -127,10 +127,10 @@ impl Reservations {
     }
 
     /// Replaces the reservation by what the reply used, and records the reply.
-    pub(crate) fn settle_reply(&self, call: ReservedCall, mut reply: Reply) {
+    pub(crate) fn settle_reply(&self, call: ReservedCall, mut reply: Reply, first_token_ms: Option<u64>) {
         reply.usage = settled_usage(reply.usage, &call);
         self.settle_at_account(call.account, reply.usage);
-        drop(self.tree.record(self.live_run.run, Fact::Replied { reply: Arc::new(reply) }));
+        drop(self.tree.record(self.live_run.run, Fact::Replied { reply: Arc::new(reply), first_token_ms }));
     }
 
     /// Replaces the reservation by what the failed call is charged, and records the failure. If its usage is not known, its

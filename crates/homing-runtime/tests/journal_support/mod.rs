@@ -132,7 +132,7 @@ pub fn asked() -> Fact {
 
 pub fn replied(text: &str) -> Fact {
     let usage = Usage::default().input(40).output(5).cost_micros(3);
-    Fact::Replied { reply: Arc::new(Reply::text_only(text).usage(usage).stop(StopReason::End)) }
+    Fact::Replied { reply: Arc::new(Reply::text_only(text).usage(usage).stop(StopReason::End)), first_token_ms: None }
 }
 
 pub fn called(run: Uuid, turn: u32) -> Fact {

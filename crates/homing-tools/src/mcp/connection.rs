@@ -12,11 +12,14 @@ use std::{
     time::Duration,
 };
 
-use homing_core::tool::Tool;
+use homing_core::{tool::Tool, trace_context::TraceContext};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt,
-    model::{CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion},
+    model::{
+        CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion,
+        RequestParamsMeta,
+    },
     service::{ClientInitializeError, NotificationContext, Peer, RunningService},
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport, auth::AuthClient,
@@ -194,9 +197,19 @@ impl McpScope {
 
 impl Connection {
     /// Calls a tool if the server still describes it as approved.
-    pub(super) async fn call(&self, tool: &ListedTool, args: Map<String, Value>) -> Result<CallToolResult, McpError> {
+    pub(super) async fn call(
+        &self,
+        tool: &ListedTool,
+        args: Map<String, Value>,
+        trace: Option<&TraceContext>,
+    ) -> Result<CallToolResult, McpError> {
         let peer = self.peer(tool).await?;
-        let params = CallToolRequestParams::new(tool.original.clone()).with_arguments(args);
+        let mut params = CallToolRequestParams::new(tool.original.clone()).with_arguments(args);
+        if let Some(trace) = trace {
+            let meta = params.meta_or_default();
+            meta.set_traceparent(trace.to_string());
+            trace.state.iter().for_each(|state| meta.set_tracestate(state));
+        }
         match tokio::time::timeout(self.config.call, peer.call_tool(params)).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(self.failed(error.to_string())),

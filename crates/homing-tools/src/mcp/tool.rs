@@ -5,6 +5,7 @@ use std::sync::Arc;
 use homing_core::{
     BoxFuture,
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+    trace_context::TraceContext,
 };
 use serde_json::{Map, Value};
 
@@ -27,8 +28,8 @@ impl McpTool {
         Self { spec, tool, connection }
     }
 
-    async fn run(&self, args: Map<String, Value>) -> ToolOutput {
-        match self.connection.call(&self.tool, args).await {
+    async fn run(&self, args: Map<String, Value>, trace: Option<&TraceContext>) -> ToolOutput {
+        match self.connection.call(&self.tool, args, trace).await {
             Ok(result) => results::output(result),
             Err(error) => ToolOutput::error(error.to_string()),
         }
@@ -50,7 +51,7 @@ impl Tool for McpTool {
                 }
             };
             tokio::select! {
-                output = self.run(args) => output,
+                output = self.run(args, context.trace.as_ref()) => output,
                 () = context.cancelled() => ToolOutput::error("cancelled; the server was notified, the outcome is unknown"),
             }
         })

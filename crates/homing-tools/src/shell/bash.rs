@@ -60,7 +60,8 @@ impl Bash {
     async fn run(&self, context: &ToolContext, args: BashArgs) -> ToolOutput {
         let private = self.commands.private_folder(context.key.run, &context.state);
         let grant = &context.authority.own;
-        let command = ShellCommand { command: &args.command, workdir: &context.workdir, grant, time: args.time };
+        let trace = context.trace.as_ref();
+        let command = ShellCommand { command: &args.command, workdir: &context.workdir, grant, time: args.time, trace };
         if !context.workdir.is_dir() {
             return ToolOutput::error(format!("the working folder {} no longer exists", context.workdir.display()));
         }

@@ -12,6 +12,7 @@ use homing_core::{
     authority::{Allow, Decision, Grant, Network, Sandbox},
     rule::{Rule, Subjects},
     tool::{Effect, ToolState},
+    trace_context::TraceContext,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
@@ -90,6 +91,8 @@ pub struct ShellCommand<'a> {
     pub grant: &'a Grant,
     /// Timeout.
     pub time: Duration,
+    /// Position in a distributed trace, which the command finds in `TRACEPARENT`.
+    pub trace: Option<&'a TraceContext>,
 }
 
 impl Commands {
@@ -213,7 +216,11 @@ impl Commands {
             Sandbox::Off => DeniedPaths::default(),
         };
         let (host_env, options) = (&self.host_env, &self.options);
-        let policy = SandboxPolicy::build(&access, sandboxes, host_env, options, private, command.workdir, hooks)?;
+        let mut policy = SandboxPolicy::build(&access, sandboxes, host_env, options, private, command.workdir, hooks)?;
+        if let Some(trace) = command.trace {
+            policy.env.insert("TRACEPARENT".to_owned(), trace.to_string());
+            policy.env.extend(trace.state.clone().map(|state| ("TRACESTATE".to_owned(), state)));
+        }
         Ok(CommandSpec {
             argv: ["bash", "--noprofile", "--norc", "-c", command.command].map(str::to_owned).to_vec(),
             workdir: command.workdir.to_owned(),

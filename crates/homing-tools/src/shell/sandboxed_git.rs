@@ -41,7 +41,8 @@ impl SandboxedGit {
         // The tools filter git's output by the rules themselves; git fails if it cannot read a changed file.
         let grant = Grant::clone(own).sandbox(read_only(own.sandbox)).layers(Vec::new());
         let private = self.commands.private_folder(context.key.run, &context.state);
-        let command = ShellCommand { command: "git", workdir: &context.workdir, grant: &grant, time: TIMEOUT };
+        let workdir = &context.workdir;
+        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT, trace: None };
         let mut job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
         job.env.extend(self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?);
         let argv = std::iter::once("git".to_owned()).chain(args).collect();

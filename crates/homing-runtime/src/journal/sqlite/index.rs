@@ -58,7 +58,7 @@ pub(super) fn update(
             }
             set_running(connection, run, &asked.model)
         }
-        Fact::Replied { reply } => spend(last_models, &reply.usage, 0, true),
+        Fact::Replied { reply, .. } => spend(last_models, &reply.usage, 0, true),
         Fact::AskFailed { charge, .. } if *charge == Usage::default() => Ok(()),
         Fact::AskFailed { charge, .. } => spend(last_models, charge, 0, false),
         Fact::Called(_) => spend(last_models, &Usage::default(), 1, false),

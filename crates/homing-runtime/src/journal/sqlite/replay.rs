@@ -297,7 +297,7 @@ impl Tape {
                 };
                 self.asks.push(ask);
             }
-            Fact::Replied { reply } => self.set_answer(record, Ok(reply.clone())),
+            Fact::Replied { reply, .. } => self.set_answer(record, Ok(reply.clone())),
             Fact::AskFailed { failure, .. } => self.set_answer(record, Err(failure.clone())),
             // The last reply of a run leads to its end, which must come in its order.
             Fact::Ended(_) => {
