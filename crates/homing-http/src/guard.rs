@@ -102,7 +102,7 @@ impl RequestGuard {
 }
 
 /// Compares hashes, so that the time of the comparison reveals nothing about the token.
-fn is_same(given: &str, token: &str) -> bool {
+pub fn is_same(given: &str, token: &str) -> bool {
     let (given, token) = (Sha256::digest(given), Sha256::digest(token));
     given.iter().zip(&token).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }

@@ -9,7 +9,7 @@ mod listener;
 mod tls;
 
 pub use connections::ConnectionLimits;
-pub use guard::{HttpRefusal, RequestGuard, cookie, fresh_token, is_loopback, only, percent_decoded};
+pub use guard::{HttpRefusal, RequestGuard, cookie, fresh_token, is_loopback, is_same, only, percent_decoded};
 pub use listener::{Admitted, BoxFuture, HttpBody, HttpResponse, HttpService, full, listen, with_status};
 pub use tls::{TlsError, TlsFiles};
 pub use tokio_rustls::TlsAcceptor;

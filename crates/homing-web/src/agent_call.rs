@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use homing::{CancelledBy, Envelope, Event, Limits, Message, Reply, RunHandle, Status, Task, crates::core::fact::Fact};
+use homing::{
+    CancelledBy, Envelope, Event, Limits, Message, Reply, RunHandle, Status, Task,
+    crates::core::{fact::Fact, trace_context::TraceContext},
+};
 use homing_http::HttpResponse;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -19,12 +22,14 @@ pub(crate) struct Conversation {
     /// JSON schema of the answer.
     pub(crate) schema: Option<Value>,
     pub(crate) limits: Limits,
+    /// The program's position in a distributed trace.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Conversation {
-    /// Creates a conversation that continues these messages.
-    pub(crate) fn continuing(history: Vec<Message>) -> Self {
-        Self { history, ..Self::default() }
+    /// Creates a conversation that continues these messages, for a program at this position of a trace.
+    pub(crate) fn new(history: Vec<Message>, trace: Option<TraceContext>) -> Self {
+        Self { history, trace, ..Self::default() }
     }
 
     /// Adds a message.
@@ -47,6 +52,7 @@ impl Conversation {
         let text = [self.instructions.join("\n\n"), text].into_iter().filter(|part| !part.is_empty());
         let mut task = Task::new(agent, text.collect::<Vec<_>>().join("\n\n"));
         (task.history, task.schema) = (self.history, self.schema);
+        self.trace.iter().for_each(|trace| trace.add_to(&mut task.tags));
         let project = server.projects.main().await?;
         if project.homing().registry().get(agent).is_err() {
             let hint = "GET /v1/models lists the agents";

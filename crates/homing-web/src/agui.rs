@@ -15,11 +15,13 @@ use homing::{
     uuid::Uuid,
 };
 use homing_http::HttpResponse;
+use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     agent_call::{Conversation, Translator, data, failure, stream},
+    call::trace_of,
     problem::Problem,
     server::Server,
 };
@@ -41,20 +43,20 @@ struct RunAgentInput {
 }
 
 /// Responds to a request to `/agui`. The agent is named by `forwardedProps.agent` or by the path `/agui/NAME`.
-pub(crate) async fn respond(server: Arc<Server>, path: &str, body: &Bytes) -> HttpResponse {
-    run(&server, path, body).await.unwrap_or_else(|problem| problem.response())
+pub(crate) async fn respond(server: Arc<Server>, head: &Parts, body: &Bytes) -> HttpResponse {
+    run(&server, head, body).await.unwrap_or_else(|problem| problem.response())
 }
 
-async fn run(server: &Arc<Server>, path: &str, body: &Bytes) -> Result<HttpResponse, Problem> {
+async fn run(server: &Arc<Server>, head: &Parts, body: &Bytes) -> Result<HttpResponse, Problem> {
     let input: RunAgentInput =
         serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("body: {error}")))?;
     if !input.tools.is_empty() {
         return Err(Problem::bad_request("tools of the caller are not supported: the agent uses its own"));
     }
-    let in_path = path.strip_prefix("/agui/").and_then(|name| homing_http::percent_decoded(name, false));
+    let in_path = head.uri.path().strip_prefix("/agui/").and_then(|name| homing_http::percent_decoded(name, false));
     let in_body = input.forwarded_props.get("agent").and_then(Value::as_str).map(str::to_owned);
     let agent = in_path.or(in_body).unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-    let mut conversation = Conversation::default();
+    let mut conversation = Conversation::new(Vec::new(), trace_of(&head.headers));
     for message in input.messages.iter().filter(|message| message["role"] != "tool") {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
         conversation.add(role, message.get("content").unwrap_or(&Value::Null))?;

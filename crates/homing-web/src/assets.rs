@@ -1,30 +1,45 @@
 //! The files of the web interface, and the page that explains how to log in.
 
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use homing_http::{HttpResponse, full};
 use hyper::StatusCode;
+
+use crate::gzip;
 
 /// A file of the web interface.
 struct Asset {
     path: &'static str,
     content_type: &'static str,
     bytes: &'static [u8],
+    /// The file in gzip's form, once a browser has asked for it.
+    gzipped: &'static OnceLock<Bytes>,
+}
+
+/// Returns an asset with a place for its compressed form.
+macro_rules! asset {
+    ($path:literal, $type:expr, $bytes:expr) => {{
+        static GZIPPED: OnceLock<Bytes> = OnceLock::new();
+        Asset { path: $path, content_type: $type, bytes: $bytes, gzipped: &GZIPPED }
+    }};
 }
 
 const HTML: &str = "text/html; charset=utf-8";
 
 const INDEX: &[u8] = include_bytes!("../assets/index.html");
 
+pub(crate) const SCRIPT: &str = include_str!("../assets/app.js");
+pub(crate) const STYLE: &str = include_str!("../assets/app.css");
+pub(crate) const FOLD: &[u8] = include_bytes!("../assets/fold.wasm");
+
 /// The files, embedded at build time. There is no file system behind their paths.
-const ASSETS: &[Asset] = &[
-    Asset { path: "/index.html", content_type: HTML, bytes: INDEX },
-    Asset {
-        path: "/app.js",
-        content_type: "text/javascript; charset=utf-8",
-        bytes: include_bytes!("../assets/app.js"),
-    },
-    Asset { path: "/app.css", content_type: "text/css; charset=utf-8", bytes: include_bytes!("../assets/app.css") },
-    Asset { path: "/fold.wasm", content_type: "application/wasm", bytes: include_bytes!("../assets/fold.wasm") },
-    Asset { path: "/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("../assets/icon.svg") },
+static ASSETS: &[Asset] = &[
+    asset!("/index.html", HTML, INDEX),
+    asset!("/app.js", "text/javascript; charset=utf-8", SCRIPT.as_bytes()),
+    asset!("/app.css", "text/css; charset=utf-8", STYLE.as_bytes()),
+    asset!("/fold.wasm", "application/wasm", FOLD),
+    asset!("/icon.svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
 ];
 
 const LOGIN: &str = "<!doctype html>
@@ -43,11 +58,10 @@ const LOGIN: &str = "<!doctype html>
 ";
 
 /// Returns the file at a path, or the page of the interface, which shows every other path itself.
-pub(crate) fn response(path: &str) -> HttpResponse {
-    match ASSETS.iter().find(|asset| asset.path == path) {
-        Some(asset) => full(StatusCode::OK, asset.content_type, asset.bytes),
-        None => full(StatusCode::OK, HTML, INDEX),
-    }
+pub(crate) fn response(path: &str, accepts_gzip: bool) -> HttpResponse {
+    let asset = ASSETS.iter().find(|asset| asset.path == path).unwrap_or(&ASSETS[0]);
+    let response = full(StatusCode::OK, asset.content_type, asset.bytes);
+    if accepts_gzip { gzip::kept(response, asset.bytes, asset.gzipped) } else { response }
 }
 
 /// Returns the page for a browser without a valid token.

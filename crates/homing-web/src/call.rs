@@ -1,6 +1,7 @@
 //! One request to the API: its path, query and body.
 
 use bytes::Bytes;
+use homing::crates::core::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use homing_http::{HttpResponse, full, only, percent_decoded};
 use hyper::{HeaderMap, StatusCode, header::HeaderName};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
@@ -57,6 +58,12 @@ impl Call {
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
         only(&self.headers, &HeaderName::from_static(name))
     }
+}
+
+/// Returns the position in a distributed trace that a program sent.
+pub(crate) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let header = |name: &'static str| only(headers, &HeaderName::from_static(name));
+    TraceContext::parse(header(TRACEPARENT)?, header(TRACESTATE))
 }
 
 /// Returns a response with JSON.

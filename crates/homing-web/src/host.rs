@@ -50,6 +50,9 @@ pub trait OpenProject: Send + Sync + 'static {
     /// Fails if the user's configuration cannot be written.
     fn allow_always(&self, rules: &[Rule]) -> Result<String, HostError>;
 
+    /// Returns a text without the keys of providers, for a file that leaves the machine.
+    fn redacted(&self, text: &str) -> String;
+
     /// Explains why a run was not started.
     fn spawn_error(&self, error: SpawnError) -> HostError;
 }

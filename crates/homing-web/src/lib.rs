@@ -8,6 +8,8 @@ mod agui;
 mod api;
 mod assets;
 mod call;
+mod export;
+mod gzip;
 mod host;
 mod openai;
 mod openai_responses;
@@ -21,6 +23,7 @@ mod tree_channel;
 mod tree_row;
 mod watch;
 
+pub use export::page as export_page;
 pub use homing_http::{TlsError, TlsFiles};
 pub use host::{HostError, HostErrorKind, OpenProject, WebHost};
 pub use server::{McpHandler, ServeError, WebOptions, WebServer, serve};

@@ -4,27 +4,32 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use homing::{Cap, Envelope, Event, Message, Status, crates::runtime::event::TransientKind, uuid::Uuid};
+use homing::{
+    Cap, Envelope, Event, Message, Status,
+    crates::{core::trace_context::TraceContext, runtime::event::TransientKind},
+    uuid::Uuid,
+};
 use homing_http::{HttpResponse, full};
-use hyper::{Method, StatusCode};
+use hyper::{StatusCode, http::request::Parts};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     agent_call::{Conversation, Translator, agent_names, answer, data, failure, stream, wait},
-    call::{blocking, json as json_response},
+    call::{blocking, json as json_response, trace_of},
     openai_responses::ResponseTranslator,
     problem::Problem,
     server::Server,
 };
 
 /// Responds to a request below `/v1`.
-pub(crate) async fn respond(server: Arc<Server>, method: &Method, path: &str, body: &Bytes) -> HttpResponse {
-    let result = match (method.as_str(), path) {
+pub(crate) async fn respond(server: Arc<Server>, head: &Parts, body: &Bytes) -> HttpResponse {
+    let (method, trace) = (&head.method, trace_of(&head.headers));
+    let result = match (method.as_str(), head.uri.path()) {
         ("GET", "/v1/models") => models(&server).await,
         ("GET", path) if path.starts_with("/v1/models/") => model(&server, &path["/v1/models/".len()..]).await,
-        ("POST", "/v1/chat/completions") => completion(&server, body).await,
-        ("POST", "/v1/responses") => response(&server, body).await,
+        ("POST", "/v1/chat/completions") => completion(&server, body, trace).await,
+        ("POST", "/v1/responses") => response(&server, body, trace).await,
         (_, path) => Err(Problem::not_found(format!("there is no endpoint {method} {path}"))),
     };
     result.unwrap_or_else(|problem| error_response(&problem, None))
@@ -110,9 +115,9 @@ fn add(conversation: &mut Conversation, message: &Value) -> Result<(), Problem> 
     conversation.add(role, message.get("content").unwrap_or(&Value::Null))
 }
 
-async fn completion(server: &Arc<Server>, body: &Bytes) -> Result<HttpResponse, Problem> {
+async fn completion(server: &Arc<Server>, body: &Bytes, trace: Option<TraceContext>) -> Result<HttpResponse, Problem> {
     let request = ModelRequest::read(body)?;
-    let mut conversation = Conversation::default();
+    let mut conversation = Conversation::new(Vec::new(), trace);
     request.messages.iter().try_for_each(|message| add(&mut conversation, message))?;
     request.complete(&mut conversation);
     let has_schema = conversation.schema.is_some();
@@ -227,12 +232,13 @@ fn now() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-async fn response(server: &Arc<Server>, body: &Bytes) -> Result<HttpResponse, Problem> {
+async fn response(server: &Arc<Server>, body: &Bytes, trace: Option<TraceContext>) -> Result<HttpResponse, Problem> {
     let request = ModelRequest::read(body)?;
-    let mut conversation = match &request.previous_response_id {
-        Some(id) => Conversation::continuing(earlier_messages(server, id).await?),
-        None => Conversation::default(),
+    let earlier = match &request.previous_response_id {
+        Some(id) => earlier_messages(server, id).await?,
+        None => Vec::new(),
     };
+    let mut conversation = Conversation::new(earlier, trace);
     if let Some(instructions) = &request.instructions {
         conversation.add("system", &json!(instructions))?;
     }

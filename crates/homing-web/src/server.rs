@@ -4,15 +4,15 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use homing::{Claim, Limits, RunHandle, SpawnError, Status, crates::runtime::journal::sqlite::Filter};
 use homing_http::{
     Admitted, BoxFuture, ConnectionLimits, HttpRefusal, HttpResponse, HttpService, RequestGuard, TlsError, TlsFiles,
-    full, is_loopback, listen, percent_decoded,
+    fresh_token, full, is_loopback, is_same, listen, percent_decoded,
 };
 use hyper::{
     Method, Request, StatusCode,
@@ -26,6 +26,7 @@ use uuid::Uuid;
 use crate::{
     agui, api, assets,
     call::Call,
+    gzip,
     host::{HostError, WebHost},
     openai,
     problem::Problem,
@@ -51,6 +52,9 @@ const COOKIE: &str = "homing_token";
 
 /// Lifetime of the cookie in seconds.
 const COOKIE_AGE: u32 = 365 * 24 * 60 * 60;
+
+/// Lifetime of a single-use URL.
+const CODE_AGE: Duration = Duration::from_secs(60);
 
 /// Headers of every response. They keep browsers from executing anything but the interface's own files, and from storing,
 /// framing or referring to a page.
@@ -146,6 +150,15 @@ impl WebServer {
         format!("{}login?token={}", self.url(), self.server.token())
     }
 
+    /// Returns a URL that logs one browser in, once and within a minute. Unlike [`Self::login_url`] it may be the argument of a
+    /// program, which other users of the machine can read.
+    pub fn single_use_url(&self) -> String {
+        let code = fresh_token();
+        let url = format!("{}login?code={code}", self.url());
+        *self.server.code.lock().unwrap_or_else(PoisonError::into_inner) = Some((code, Instant::now()));
+        url
+    }
+
     /// Resumes every interrupted tree. Returns the number of those that continue, and the problems of the others.
     pub async fn resume_interrupted(&self) -> (usize, Vec<String>) {
         let filter = Filter { status: Some(Status::Interrupted), ..Filter::default() };
@@ -194,6 +207,8 @@ impl Token {
 pub(crate) struct Server {
     guard: RequestGuard,
     token: RwLock<Token>,
+    /// The code of the single-use URL that was not used yet, and the time of its creation.
+    code: Mutex<Option<(String, Instant)>>,
     token_file: TokenFile,
     is_encrypted: bool,
     pub(crate) projects: Projects,
@@ -221,6 +236,7 @@ pub async fn serve(host: Arc<dyn WebHost>, options: WebOptions) -> Result<WebSer
     let server = Arc::new(Server {
         guard: RequestGuard::new(address, &options.hosts),
         token: RwLock::new(Token::new(token)),
+        code: Mutex::default(),
         token_file: options.token,
         is_encrypted: tls.is_some(),
         projects,
@@ -307,13 +323,17 @@ impl Server {
         })
     }
 
-    /// Answers `/login?token=…`: sets the cookie, and leads to the page without the token in its address.
+    /// Answers `/login?token=…` and `/login?code=…`: sets the cookie, and leads to the page without the token in its address.
     fn login(&self, query: Option<&str>) -> HttpResponse {
-        let given = query.iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("token="));
-        let given = given.and_then(|given| percent_decoded(given, true)).unwrap_or_default();
-        let Some(cookie) = self.read_token(|token| (token.text == given).then(|| token.cookie.clone())) else {
-            return assets::login_page();
+        let given = |name: &str| {
+            let mut pairs = query.iter().flat_map(|query| query.split('&'));
+            pairs.find_map(|pair| percent_decoded(pair.strip_prefix(name)?, true)).unwrap_or_default()
         };
+        let has_token = self.read_token(|token| is_same(&given("token="), &token.text));
+        if !has_token && !self.use_code(&given("code=")) {
+            return assets::login_page();
+        }
+        let cookie = self.read_token(|token| token.cookie.clone());
         let secure = if self.is_encrypted { "; Secure" } else { "" };
         let cookie = format!("{COOKIE}={cookie}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Strict{secure}");
         let mut response = full(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", "logged in");
@@ -322,6 +342,13 @@ impl Server {
             response.headers_mut().insert(SET_COOKIE, cookie);
         }
         response
+    }
+
+    /// Returns true if this is the code of the single-use URL, which is void afterwards.
+    fn use_code(&self, given: &str) -> bool {
+        let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_valid = |(code, made): &(String, Instant)| is_same(given, code) && made.elapsed() < CODE_AGE;
+        if code.as_ref().is_some_and(is_valid) { code.take().is_some() } else { false }
     }
 
     async fn answer_mcp(&self, request: Request<Bytes>) -> HttpResponse {
@@ -338,11 +365,11 @@ impl Server {
             return self.login(head.uri.query());
         }
         if !is_for_programs(path) {
-            return assets::response(path);
+            return assets::response(path, gzip::is_accepted(&head.headers));
         }
         match path.split('/').nth(1) {
-            Some("v1") => return openai::respond(self.clone(), &head.method, path, &body).await,
-            Some("agui") if head.method == Method::POST => return agui::respond(self.clone(), path, &body).await,
+            Some("v1") => return openai::respond(self.clone(), &head, &body).await,
+            Some("agui") if head.method == Method::POST => return agui::respond(self.clone(), &head, &body).await,
             Some("mcp") => return self.answer_mcp(Request::from_parts(head, body)).await,
             _ => (),
         }
@@ -394,7 +421,12 @@ impl HttpService for WebService {
     }
 
     fn respond(&self, request: Request<Bytes>) -> BoxFuture<'_, HttpResponse> {
-        Box::pin(self.0.clone().answer(request))
+        let accepts_gzip = gzip::is_accepted(request.headers());
+        let answer = self.0.clone().answer(request);
+        Box::pin(async move {
+            let response = answer.await;
+            if accepts_gzip { gzip::compressed(response).await } else { response }
+        })
     }
 
     fn refuse_body(&self, status: StatusCode, why: &'static str) -> HttpResponse {

@@ -1,14 +1,17 @@
 //! Folds of trees that are shown in lists, shared by all readers. Each record is read and folded once.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use homing::{
-    JournalError, Status,
+    Envelope, JournalError,
     crates::{
-        core::tree::RunTree,
+        core::{
+            fact::{Fact, Purpose, Reservation},
+            tree::RunTree,
+        },
         runtime::journal::sqlite::{Filter, JournalFeed, RunRow, SqliteJournal},
     },
 };
@@ -18,6 +21,9 @@ use crate::tree_row::{TreeRow, TreeSummary, action};
 
 /// Maximum number of folds in memory. Trees that have ended need only their summary.
 const MAX_FOLDS: usize = 64;
+
+/// Maximum number of folds of trees that have ended. A page reads such a tree several times in a row.
+const MAX_ENDED: usize = 4;
 
 /// Maximum number of summaries in memory.
 const MAX_SUMMARIES: usize = 10_000;
@@ -34,6 +40,8 @@ struct CacheState {
     /// Position of the journal up to which changes are known; `None` before the first look.
     position: Option<u64>,
     folds: HashMap<Uuid, Fold>,
+    /// The trees among them that have ended, the oldest first.
+    ended: VecDeque<Uuid>,
     summaries: HashMap<Uuid, TreeSummary>,
 }
 
@@ -42,6 +50,28 @@ struct Fold {
     tree: RunTree,
     /// The latest action, and the time of the latest record.
     last: (String, u64),
+    /// The reservation of the latest model call.
+    last_hold: Reservation,
+}
+
+impl CacheState {
+    /// Keeps a fold for the next reader.
+    fn keep(&mut self, tree: Uuid, fold: Fold) {
+        if fold.tree.root().is_none_or(|root| root.ended.is_none()) {
+            if self.folds.len() < MAX_FOLDS {
+                self.folds.insert(tree, fold);
+            }
+            return;
+        }
+        self.ended.retain(|other| *other != tree);
+        self.ended.push_back(tree);
+        self.folds.insert(tree, fold);
+        if self.ended.len() > MAX_ENDED
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.folds.remove(&oldest);
+        }
+    }
 }
 
 impl TreeCache {
@@ -87,7 +117,7 @@ impl TreeCache {
         // Reading may take a while; others can use the cache meanwhile.
         drop(state);
         let summary = match self.advance(row.tree, &mut fold) {
-            Ok(()) => TreeSummary::new(&fold.tree, &fold.last),
+            Ok(()) => TreeSummary::new(&fold.tree, &fold.last, fold.last_hold),
             Err(JournalError::Unknown(_)) => TreeSummary::pruned(&self.journal.envelope(row.tree)?),
             Err(error) => return Err(error),
         };
@@ -99,10 +129,23 @@ impl TreeCache {
         if state.position == position {
             state.summaries.insert(row.tree, summary.clone());
         }
-        if !row.status.is_over() && row.status != Status::Interrupted && state.folds.len() < MAX_FOLDS {
-            state.folds.insert(row.tree, fold);
-        }
+        state.keep(row.tree, fold);
         Ok(summary)
+    }
+
+    /// Returns the result of a tree so far, from the fold that its row was made of if that is still known.
+    pub(crate) fn envelope(&self, tree: Uuid) -> Result<Envelope, JournalError> {
+        let mut fold = self.lock().folds.remove(&tree).unwrap_or_default();
+        match self.advance(tree, &mut fold) {
+            Ok(()) => (),
+            // Its records were deleted; the result was kept.
+            Err(JournalError::Unknown(_)) => return self.journal.envelope(tree),
+            Err(error) => return Err(error),
+        }
+        let Some(root) = fold.tree.root() else { return self.journal.envelope(tree) };
+        let envelope = self.journal.envelope_in(&fold.tree, root);
+        self.lock().keep(tree, fold);
+        envelope
     }
 
     /// Applies the records that are new since the last time.
@@ -113,6 +156,12 @@ impl TreeCache {
                 fold.last.0 = action;
             }
             fold.last.1 = record.at;
+            if let Fact::Asked(asked) = &record.fact
+                && asked.purpose == Purpose::Turn
+                && asked.hold != Reservation::default()
+            {
+                fold.last_hold = asked.hold;
+            }
         }
         Ok(())
     }

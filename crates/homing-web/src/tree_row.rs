@@ -7,10 +7,12 @@ use homing::{
     crates::{
         core::{
             envelope::status,
-            fact::{Fact, Outcome, Record},
-            message::Args,
+            fact::{Fact, Outcome, Record, Reservation},
+            message::{Args, ToolCall},
             run::Run,
             sanitize,
+            tool::Replay,
+            tool_names,
             tree::RunTree,
         },
         runtime::journal::sqlite::RunRow,
@@ -83,6 +85,38 @@ pub(crate) struct TreeSummary {
     pub(crate) questions: u64,
     /// The failure or the limit that needs attention, if there is one.
     pub(crate) trouble: Option<String>,
+    /// The limit that ended the root, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<ReachedLimit>,
+    /// Calls that were under way when the process died and may have had an effect, if nothing drives the tree.
+    pub(crate) unknown: Vec<UnknownCall>,
+}
+
+/// A limit that ended a run, and what the next model call may need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct ReachedLimit {
+    /// Name of the limit.
+    pub(crate) name: &'static str,
+    /// Its value: micro-dollars, milliseconds or a number.
+    pub(crate) limit: u64,
+    /// The amount that was used.
+    pub(crate) spent: u64,
+    /// Micro-dollars that the next model call may cost, by what the last one reserved.
+    pub(crate) next_call_micros: u64,
+    /// Tokens that it may use.
+    pub(crate) next_call_tokens: u64,
+}
+
+/// A call that may have had an effect before its process died.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct UnknownCall {
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run: Uuid,
+    /// Its agent.
+    pub(crate) agent: String,
+    /// The tool and its most telling argument.
+    pub(crate) call: String,
 }
 
 /// The process that drives a tree.
@@ -106,6 +140,8 @@ impl TreeRow {
             summary.counts.retain(|name, _| !open(name));
             summary.counts.insert(Status::Interrupted.name(), interrupted);
             summary.trouble.get_or_insert_with(|| "its process is gone; it can be resumed".to_owned());
+        } else {
+            summary.unknown.clear();
         }
         let status = match (row.status, summary.root_status) {
             (Status::Queued | Status::Running, Some(status @ Status::Waiting)) => status,
@@ -131,8 +167,8 @@ impl TreeRow {
 }
 
 impl TreeSummary {
-    /// Sums up a tree. `last` is its latest action and the time of its latest record.
-    pub(crate) fn new(tree: &RunTree, last: &(String, u64)) -> Self {
+    /// Sums up a tree. `last` is its latest action and the time of its latest record, `hold` what its latest call reserved.
+    pub(crate) fn new(tree: &RunTree, last: &(String, u64), hold: Reservation) -> Self {
         let mut counts = BTreeMap::new();
         for run in tree.runs() {
             *counts.entry(status(run).name()).or_default() += 1;
@@ -150,6 +186,8 @@ impl TreeSummary {
             last_at: last.1,
             questions: tree.open_questions().len() as u64,
             trouble: trouble(tree),
+            limit: root.and_then(|root| reached_limit(root, hold)),
+            unknown: tree.runs().iter().flat_map(unknown_calls).collect(),
         }
     }
 
@@ -188,19 +226,12 @@ pub(crate) fn action(tree: &RunTree, record: &Record) -> Option<String> {
     let text = match &record.fact {
         Fact::Spawned(_) => format!("{agent} started"),
         Fact::Asked(asked) => format!("{agent} is waiting for {}", asked.model),
-        Fact::Replied { reply } => match reply.text().trim() {
+        Fact::Replied { reply, .. } => match reply.text().trim() {
             "" => return None,
             text => format!("{agent}: {text}"),
         },
         Fact::AskFailed { failure, .. } => format!("{agent}: {}", failure.error),
-        Fact::Called(called) => {
-            let argument = |key: &&str| match &called.call.args {
-                Args::Json(args) => args.get(*key).and_then(Value::as_str),
-                Args::Malformed(_) => None,
-            };
-            let subject = ["command", "path", "url", "query", "pattern", "agent", "task"].iter().find_map(argument);
-            format!("{agent}: {} {}", called.call.name, subject.unwrap_or_default())
-        }
+        Fact::Called(called) => format!("{agent}: {}", call_words(&called.call)),
         Fact::Returned { .. } => return None,
         Fact::Questioned { question, .. } => format!("{agent} asks: {}", question.text),
         Fact::Answered { by, .. } => format!("{by} answered {agent}"),
@@ -229,6 +260,42 @@ fn run_trouble(run: &Run) -> Option<String> {
         Some(Outcome::Exhausted(hit) | Outcome::TimedOut(hit)) => Some(format!("the limit of {} is reached", hit.name)),
         Some(Outcome::Done | Outcome::Cancelled { .. }) | None => None,
     }
+}
+
+fn reached_limit(root: &Run, hold: Reservation) -> Option<ReachedLimit> {
+    let (Outcome::Exhausted(hit) | Outcome::TimedOut(hit)) = &root.ended.as_ref()?.outcome else { return None };
+    Some(ReachedLimit {
+        name: hit.name.name(),
+        limit: hit.limit,
+        spent: hit.spent,
+        next_call_micros: hold.cost_micros,
+        next_call_tokens: hold.tokens,
+    })
+}
+
+/// Returns the calls of a run that are under way and must not be repeated without knowing their outcome.
+fn unknown_calls(run: &Run) -> Vec<UnknownCall> {
+    if run.ended.is_some() {
+        return Vec::new();
+    }
+    let calls = run.open_calls();
+    let at_risk = calls
+        .iter()
+        .filter(|state| state.begun == Some(Replay::Unsafe) && !tool_names::is_delegation(&state.call.name));
+    let agent = &run.spawned.agent.name;
+    at_risk
+        .map(|state| UnknownCall { run: run.id, agent: agent.clone(), call: cut(&call_words(&state.call)) })
+        .collect()
+}
+
+/// Returns a tool and the argument that says most about its call.
+fn call_words(call: &ToolCall) -> String {
+    let argument = |key: &&str| match &call.args {
+        Args::Json(args) => args.get(*key).and_then(Value::as_str),
+        Args::Malformed(_) => None,
+    };
+    let subject = ["command", "path", "url", "query", "pattern", "agent", "task"].iter().find_map(argument);
+    format!("{} {}", call.name, subject.unwrap_or_default())
 }
 
 /// Makes a text one line of limited length.

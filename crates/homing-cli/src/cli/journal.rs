@@ -247,6 +247,8 @@ pub(crate) enum ExportFormat {
     Md,
     /// A self-contained HTML page with a timeline.
     Html,
+    /// The web interface's view of the tree as one file, with the scrubber.
+    View,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,4 +1,4 @@
-//! `homing export`: writes a run tree as a cassette, as Markdown, or as an HTML page with a timeline.
+//! `homing export`: writes a run tree as a cassette, as Markdown, as an HTML page with a timeline, or as the web interface shows it.
 
 use std::{collections::BTreeMap, fs};
 
@@ -23,16 +23,21 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
         &Providers::new(BTreeMap::new(), environment::key).with_aws_profile(environment::aws_profile()),
     );
     let text = match args.format {
-        ExportFormat::Json => {
+        ExportFormat::Json | ExportFormat::View => {
             let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;
-            terminal::escaped(&cassette.write(&redact).map_err(|error| Trouble::config(error.to_string()))?)
+            let records = cassette.write(&redact).map_err(|error| Trouble::config(error.to_string()))?;
+            let records = terminal::escaped(&records);
+            match args.format {
+                ExportFormat::View => homing_web::export_page("Homing: an exported run", &records),
+                ExportFormat::Json | ExportFormat::Md | ExportFormat::Html => records,
+            }
         }
         ExportFormat::Md | ExportFormat::Html => {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;
             let envelope = journal.envelope(found.tree).map_err(Trouble::from)?;
             let text = match args.format {
                 ExportFormat::Html => html::page(&tree, &envelope),
-                ExportFormat::Md | ExportFormat::Json => markdown(&tree, &envelope),
+                ExportFormat::Md | ExportFormat::Json | ExportFormat::View => markdown(&tree, &envelope),
             };
             sanitize::inert(&redact(&text))
         }

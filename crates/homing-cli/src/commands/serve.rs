@@ -102,7 +102,8 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
         problems.iter().for_each(|problem| terminal::say(&format!("warning: {problem}")));
     }
     if args.open {
-        open_browser(&server.login_url());
+        // Other users can see the arguments of programs, so the browser gets a link that works once.
+        open_browser(&server.single_use_url());
     }
     let signal = signals.next().await;
     let left = server.stop();
@@ -234,6 +235,10 @@ impl OpenProject for CliProject {
 
     fn allow_always(&self, rules: &[Rule]) -> Result<String, HostError> {
         super::answer::allow_always(&self.folder, rules).map_err(|trouble| host_error(&trouble.into()))
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        (self.session.redactor())(text)
     }
 
     fn spawn_error(&self, error: SpawnError) -> HostError {

@@ -39,6 +39,7 @@ mod serve;
 mod serve_actions;
 mod serve_client;
 mod serve_models;
+mod serve_readers;
 mod servers;
 mod skills;
 mod structured_answers;

@@ -207,3 +207,24 @@ fn run_of_another_process_is_followed_as_it_happens() {
     assert_eq!(recorded["position"], seqs.len());
     let _ = other.wait_with_output();
 }
+
+#[test]
+fn opened_browser_gets_a_link_that_works_once() {
+    let world = World::saying("x");
+    let bin = world.home.path().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let opened = world.home.path().join("opened");
+    std::fs::write(bin.join("xdg-open"), format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
+    std::fs::set_permissions(bin.join("xdg-open"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let server = Serve::start_with(&world, &[MODEL[0], MODEL[1], "--open"], &[("PATH", &path)]);
+    wait_until("the browser is opened", || std::fs::read_to_string(&opened).is_ok_and(|link| link.ends_with('\n')));
+    let link = std::fs::read_to_string(&opened).unwrap();
+    assert!(!link.contains(&server.token), "other users can see it");
+    let login = link.trim().split_once(&server.address.to_string()).expect("the address").1;
+    let first = Request::new(server.address, "GET", login).send();
+    assert!(first.status == 303 && first.head.contains("set-cookie: homing_token="), "{}", first.head);
+    let second = Request::new(server.address, "GET", login).send();
+    assert!(second.status == 401 && !second.head.contains("set-cookie"), "{}", second.head);
+    assert_eq!(Request::new(server.address, "GET", "/login?code=").send().status, 401);
+}

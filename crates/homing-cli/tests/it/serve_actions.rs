@@ -184,6 +184,32 @@ fn question_outlives_the_server_and_its_answer_resumes_the_run() {
 }
 
 #[test]
+fn user_says_what_became_of_an_interrupted_call() {
+    let world = World::new(|turn, _| match turn {
+        0 => FakeResponse::chat_calls(&[("bash", r#"{"command": "touch begun; sleep 60"}"#)]),
+        _ => FakeResponse::chat_text("noted"),
+    });
+    let args = [MODEL[0], MODEL[1], "--allow", "bash", "--sandbox", "off"];
+    let mut server = Serve::start(&world, &args);
+    let id = start(&server, &json!({"agent": "general", "task": "deploy"}));
+    wait_until("the command runs", || world.project.path().join("begun").exists());
+    assert_eq!(tree(&server, &id)["unknown"], json!([]), "its process works on it");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Serve::start(&world, &args);
+    let row = tree(&server, &id);
+    assert_eq!(row["status"], "interrupted", "{row}");
+    let expected = json!([{"run": id, "agent": "general", "call": "bash touch begun; sleep 60"}]);
+    assert_eq!(row["unknown"], expected, "{row}");
+    let done = done(&server, &format!("/api/runs/{id}/resume"), &json!({"message": "it did happen"}));
+    assert!(done["command"].as_str().unwrap().contains("homing tell"), "{done}");
+    let row = wait_for(&server, &id, "done");
+    assert_eq!(row["unknown"], json!([]), "{row}");
+    let facts = server.get_json(&format!("/api/trees/{id}/facts"));
+    assert!(facts.to_string().contains("it did happen"), "the agent is told");
+}
+
+#[test]
 fn interrupted_run_is_resumed_on_request() {
     let world = World::new(|turn, _| match turn {
         0 => FakeResponse::chat_text("lost").after(Duration::from_secs(60)),
@@ -213,7 +239,9 @@ fn limits_of_running_and_ended_runs_are_raised() {
     });
     let server = Serve::start(&world, &MODEL);
     let ended = start(&server, &json!({"agent": "explore", "task": "look", "limits": {"turns": 1}}));
-    wait_for(&server, &ended, "exhausted");
+    let limit = wait_for(&server, &ended, "exhausted")["limit"].clone();
+    assert_eq!((&limit["name"], &limit["limit"], &limit["spent"]), (&json!("turns"), &json!(1), &json!(1)), "{limit}");
+    assert!(limit["next_call_micros"].as_u64() > Some(0), "what the next call may cost: {limit}");
     done(&server, &format!("/api/runs/{ended}/limits"), &json!({"turns": "+5"}));
     assert_eq!(wait_for(&server, &ended, "done")["limits"]["turns"], 6);
     let running = start(&server, &json!({"agent": "explore", "task": "slow"}));

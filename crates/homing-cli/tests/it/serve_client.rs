@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -31,9 +31,21 @@ impl Serve {
         Self::start_at(world, "127.0.0.1:0", more)
     }
 
+    /// Starts it with these variables.
+    pub fn start_with(world: &World, more: &[&str], variables: &[(&str, &str)]) -> Self {
+        let args: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].iter().chain(more).copied().collect();
+        let mut command = world.command(&args);
+        command.envs(variables.iter().copied());
+        Self::of(command)
+    }
+
     pub fn start_at(world: &World, address: &str, more: &[&str]) -> Self {
         let args: Vec<&str> = ["serve", "--listen", address].iter().chain(more).copied().collect();
-        let mut child = world.command(&args).stderr(Stdio::null()).spawn().expect("homing starts");
+        Self::of(world.command(&args))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::null()).spawn().expect("homing starts");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is a pipe")).lines();
         let mut value = |name: &str| {
             let line = lines.next().expect("it prints its address").unwrap();

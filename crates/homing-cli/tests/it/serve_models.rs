@@ -145,3 +145,33 @@ fn mcp_clients_use_the_same_token() {
     assert!(answer.status == 200 && answer.body.contains("serverInfo"), "{} {}", answer.head, answer.body);
     assert_eq!(request().without("Authorization").send().status, 401);
 }
+
+#[test]
+fn trace_of_the_program_is_recorded_with_its_run() {
+    let world = World::saying("fine");
+    let server = Serve::start(&world, &MODEL);
+    let sent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let chat = json!({"model": "explore", "messages": [{"role": "user", "content": "in a chat"}]});
+    let agui = json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "over AG-UI"}],
+        "tools": [], "context": [], "state": {}, "forwardedProps": {"agent": "explore"}});
+    let start = json!({"agent": "explore", "task": "over the API"});
+    for (path, body) in [("/v1/chat/completions", chat), ("/agui", agui), ("/api/runs", start)] {
+        let response = server.request("POST", path).header("traceparent", sent).json(&body).send();
+        assert!(response.status < 300, "{path}: {}", response.body);
+    }
+    let forged =
+        server.request("POST", "/api/runs").header("traceparent", "00-x").json(&json!({"task": "forged"})).send();
+    assert_eq!(forged.status, 201, "{}", forged.body);
+    let trees = server.get_json("/api/trees");
+    let tags = trees["trees"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tree| (tree["task"].clone(), tree["tags"]["traceparent"].clone()));
+    let tags: std::collections::HashMap<String, Value> =
+        tags.map(|(task, tag)| (task.as_str().unwrap().to_owned(), tag)).collect();
+    for task in ["in a chat", "over AG-UI", "over the API"] {
+        assert_eq!(tags[task], sent, "{task}");
+    }
+    assert_eq!(tags["forged"], Value::Null, "what is not a trace is not recorded");
+}

@@ -35,7 +35,7 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
-    /// Schema of the response; `None` for events.
+    /// Schema of the response; `None` for events and pages.
     pub(crate) response: Option<SchemaOf>,
     /// The status of a response that created something.
     pub(crate) creates: bool,
@@ -86,6 +86,9 @@ pub(crate) const ROUTES: &[Route] = &[
         Box::pin(trees::facts(server, call))
     })
     .query(of::<trees::FactsQuery>),
+    get("/api/trees/{id}/export", "The tree as a page that needs no server", None, |server, call| {
+        Box::pin(trees::export(server, call))
+    }),
     get("/api/events", "Events of a tree, or changes of the list", None, |server, call| {
         Box::pin(events::follow(server, call))
     })

@@ -66,6 +66,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     let content = match route.response {
         Some(schema) => value!({"application/json": {"schema": schema(generator)}}),
+        None if route.path.ends_with("/export") => value!({"text/html": {"schema": {"type": "string"}}}),
         None => value!({"text/event-stream": {"schema": {"type": "string"}}}),
     };
     let success = value!({"description": "Success", "content": content});

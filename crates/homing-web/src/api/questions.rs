@@ -80,10 +80,8 @@ pub(crate) struct Question {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<String>,
     /// Answers to choose from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     choices: Vec<String>,
     /// Rules that `always` adds; without any, it counts only once.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     always: Vec<String>,
 }
 

@@ -5,9 +5,12 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use homing::{
     AttachedContent, Attachment, Fork, Image, Limits, RunHandle, SpawnError, Status, Submission, Task,
-    crates::runtime::journal::{
-        InboxRequest,
-        sqlite::{Posted, RunRef},
+    crates::{
+        core::trace_context::TraceContext,
+        runtime::journal::{
+            InboxRequest,
+            sqlite::{Posted, RunRef},
+        },
     },
 };
 use hyper::StatusCode;
@@ -18,7 +21,7 @@ use uuid::Uuid;
 
 use super::{limits::LimitsBody, quoted};
 use crate::{
-    call::{Call, Outcome, blocking, json},
+    call::{Call, Outcome, blocking, json, trace_of},
     host::OpenProject,
     problem::Problem,
     server::Server,
@@ -104,6 +107,7 @@ pub(crate) async fn start(server: Arc<Server>, call: Call) -> Outcome {
     task.attachments = body.attachments.iter().map(attachment).collect::<Result<_, _>>()?;
     task.model.clone_from(&body.model);
     task.tags.clone_from(&body.tags);
+    trace_of(&call.headers).iter().for_each(|trace| trace.add_to(&mut task.tags));
     task.context.clone_from(&body.context);
     let task = project.prepare(task, body.limits.limits()?);
     let model = body.model.as_ref().map(|model| format!(" --model {}", quoted(model))).unwrap_or_default();
@@ -245,14 +249,19 @@ pub(crate) async fn tell(server: Arc<Server>, call: Call) -> Outcome {
         }
         Posted::NoOwner => (),
     }
-    let run = continued(&server, &found, body.message).await?;
+    let run = continued(&server, &found, body.message, trace_of(&call.headers)).await?;
     let message = "the run had ended; a new one continues its conversation".to_owned();
     let (tree, run) = (run.tree_id(), run.id());
     json(StatusCode::CREATED, &Done { tree, run, project: None, message, command })
 }
 
 /// Continues the conversation of a run that has ended.
-async fn continued(server: &Server, found: &RunRef, message: String) -> Result<RunHandle, Problem> {
+async fn continued(
+    server: &Server,
+    found: &RunRef,
+    message: String,
+    trace: Option<TraceContext>,
+) -> Result<RunHandle, Problem> {
     let project = server.projects.of_tree(&server.watch.journal, found.tree).await?;
     let (journal, tree, run) = (server.watch.journal.clone(), found.tree, found.run);
     let fold = blocking(move || Ok(journal.tree(tree)?)).await?;
@@ -261,6 +270,7 @@ async fn continued(server: &Server, found: &RunRef, message: String) -> Result<R
     task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();
     task.context.clone_from(&earlier.spawned.context);
     task.tags = [("continues".to_owned(), run.to_string())].into();
+    trace.iter().for_each(|trace| trace.add_to(&mut task.tags));
     let mut task = project.prepare(task, Limits::default());
     task.model = task.model.or_else(|| earlier.spawned.models.first().cloned());
     begin(server, &*project, task).await
@@ -272,13 +282,20 @@ async fn continued(server: &Server, found: &RunRef, message: String) -> Result<R
 pub(crate) struct Resume {
     /// Amounts to add to the limits.
     limits: LimitsBody,
+    /// A message that the run reads once it continues, such as what became of a call whose outcome is unknown.
+    message: Option<String>,
 }
 
 pub(crate) async fn resume(server: Arc<Server>, call: Call) -> Outcome {
     let body: Resume = call.body()?;
     let found = find(&server, &call).await?;
     let run = server.resume(found.tree, body.limits.limits()?).await?;
-    let command = format!("homing resume {}{}", found.tree, body.limits.flags());
+    let mut command = format!("homing resume {}{}", found.tree, body.limits.flags());
+    if let Some(message) = body.message.filter(|message| !message.trim().is_empty()) {
+        command = format!("{command} && homing tell {} {}", found.run, quoted(&message));
+        // Through the handle, not the inbox: the run must read it before its next reply ends it.
+        run.of(found.run).map(|run| run.tell(&message));
+    }
     let status = run.status();
     let message = if status.is_over() {
         let words = status.name().replace('_', " ");

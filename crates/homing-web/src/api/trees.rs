@@ -6,10 +6,14 @@ use homing::{
     Envelope, Status,
     crates::{
         core::fact::Record,
-        runtime::journal::sqlite::{Filter, Which},
+        runtime::journal::sqlite::{CassetteError, Filter, Which},
     },
 };
-use hyper::StatusCode;
+use homing_http::full;
+use hyper::{
+    StatusCode,
+    header::{CONTENT_DISPOSITION, HeaderValue},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     call::{Call, Outcome, blocking, json, number},
+    export,
     problem::Problem,
     server::Server,
     tree_row::TreeRow,
@@ -132,7 +137,7 @@ pub(crate) async fn get(server: Arc<Server>, call: Call) -> Outcome {
 fn found(watch: &JournalWatch, tree: Uuid) -> Result<Tree, Problem> {
     let mut rows = watch.cache.rows(&Filter { trees: Some(vec![tree]), ..Filter::default() })?;
     let row = rows.pop().ok_or_else(|| no_such_tree(tree))?;
-    Ok(Tree { row, envelope: watch.journal.envelope(tree)? })
+    Ok(Tree { row, envelope: watch.cache.envelope(tree)? })
 }
 
 fn no_such_tree(tree: Uuid) -> Problem {
@@ -175,4 +180,22 @@ pub(crate) async fn facts(server: Arc<Server>, call: Call) -> Outcome {
         Ok(Facts { records, position, next })
     });
     json(StatusCode::OK, &facts.await?)
+}
+
+/// Responds with the tree as a page that needs no server.
+pub(crate) async fn export(server: Arc<Server>, call: Call) -> Outcome {
+    let id = call.id(0)?;
+    let project = server.projects.main().await?;
+    let journal = server.watch.journal.clone();
+    let page = blocking(move || {
+        let cassette = journal.cassette(journal.find(&id.to_string(), None)?.tree)?;
+        let unreadable = |error: CassetteError| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string());
+        let records = cassette.write(&|text| project.redacted(text)).map_err(unreadable)?;
+        Ok(export::page("Homing: an exported run", &records))
+    });
+    let mut response = full(StatusCode::OK, "text/html; charset=utf-8", page.await?);
+    let name = format!("attachment; filename=\"homing-{}.html\"", &id.to_string()[28..]);
+    let name = HeaderValue::from_str(&name).expect("an ID has only digits");
+    response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    Ok(response)
 }
