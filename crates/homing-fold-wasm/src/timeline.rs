@@ -8,7 +8,7 @@ use homing_core::{
     message::ToolCall,
     model::ModelError,
     question::QuestionId,
-    tool::CallKey,
+    tool::{CallKey, Replay},
     tool_names,
 };
 use serde::{Serialize, Serializer, ser::SerializeTuple};
@@ -79,8 +79,53 @@ pub struct RunTimes {
     pub segments: Vec<Segment>,
     /// Calls that may have had an effect before a crash, as tool and subject.
     pub unknown_outcomes: Vec<String>,
+    /// The jobs of a team's program, in the order in which they began.
+    pub jobs: Vec<Job>,
     open: Vec<(OpenKey, usize)>,
-    calls: HashMap<CallKey, String>,
+    calls: HashMap<CallKey, OpenCall>,
+}
+
+/// A call that has not returned.
+#[derive(Clone, Debug)]
+struct OpenCall {
+    subject: String,
+    /// It may have an effect, and must not be repeated.
+    is_unsafe: bool,
+}
+
+/// A call of a team's program, which is the work of one of its nodes.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The node.
+    pub node: String,
+    /// The call.
+    pub key: CallKey,
+    /// True if it succeeded; `None` if it has not returned.
+    pub succeeded: Option<bool>,
+}
+
+impl RunTimes {
+    /// Returns the calls whose outcome would not be known if the process died now.
+    pub fn at_risk(&self) -> impl Iterator<Item = &str> {
+        self.calls.values().filter(|call| call.is_unsafe).map(|call| call.subject.as_str())
+    }
+}
+
+/// Returns the node of a team that a job belongs to. The program of each pattern names its jobs by its nodes: those of a graph
+/// `node/STEP/NAME/ITEM` or `cached/NAME/HASH`, of a crew `task/NAME` and checks of it `KIND/NAME/ROUND`, of a chat
+/// `say/ROUND/MEMBER`, of a map `item/INDEX` and `reduce`. The number of the attempt follows.
+pub fn node_of(job: &str) -> Option<&str> {
+    let (job, _) = job.rsplit_once('#')?;
+    let (kind, rest) = job.split_once('/').unwrap_or((job, ""));
+    let node = match kind {
+        "node" => rest.split_once('/')?.1.rsplit_once('/')?.0,
+        "say" => rest.split_once('/')?.1,
+        "task" => rest,
+        "item" => "agent",
+        "reduce" => "reduce",
+        _ => rest.rsplit_once('/')?.0,
+    };
+    Some(node).filter(|node| !node.is_empty())
 }
 
 /// Identity of an open segment.
@@ -150,10 +195,13 @@ impl RunTimes {
                 self.finish(at, then, |key| key == OpenKey::Ask);
             }
             Fact::Called(called) => self.called(called, at),
-            Fact::Returned { key: call, refused, .. } => {
+            Fact::Returned { key: call, refused, result } => {
                 if refused == &Some(CallRefusal::OutcomeUnknown) {
-                    let subject = self.calls.get(call).cloned().unwrap_or_default();
+                    let subject = self.calls.get(call).map(|call| call.subject.clone()).unwrap_or_default();
                     self.unknown_outcomes.push(subject);
+                }
+                if let Some(job) = self.jobs.iter_mut().rev().find(|job| job.key == *call) {
+                    job.succeeded = Some(!result.is_error);
                 }
                 self.calls.remove(call);
                 let is_of_call = |key| match key {
@@ -184,7 +232,11 @@ impl RunTimes {
     fn called(&mut self, called: &Called, at: u64) {
         let tool = tool_names::canonical(&called.call.name).unwrap_or(&called.call.name);
         let kind = if tool_names::is_delegation(tool) { SegmentKind::Children } else { SegmentKind::Tool };
-        self.calls.insert(called.key, subject(&called.call));
+        let is_unsafe = called.replay == Replay::Unsafe && !tool_names::is_delegation(tool);
+        self.calls.insert(called.key, OpenCall { subject: subject(&called.call), is_unsafe });
+        if let Some(node) = node_of(&called.call.id) {
+            self.jobs.push(Job { node: node.to_owned(), key: called.key, succeeded: None });
+        }
         self.step(OpenKey::Call(called.key), kind, at);
     }
 
@@ -257,4 +309,27 @@ pub fn shorten(text: &str, most: usize) -> String {
     let shown = &line[..line.floor_char_boundary(most)];
     let ellipsis = if shown.len() < text.trim().len() { "…" } else { "" };
     format!("{}{ellipsis}", shown.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node_of;
+
+    #[test]
+    fn jobs_belong_to_nodes() {
+        for (job, node) in [
+            ("node/3/review/0#1", Some("review")),
+            ("node/1/a/b/2#0", Some("a/b")),
+            ("cached/look up/00ff#0", Some("look up")),
+            ("task/write#0", Some("write")),
+            ("judge/write/2#0", Some("write")),
+            ("say/4/critic#0", Some("critic")),
+            ("item/17#2", Some("agent")),
+            ("reduce#0", Some("reduce")),
+            ("call_abc", None),
+            ("toolu#x", None),
+        ] {
+            assert_eq!(node_of(job), node, "{job}");
+        }
+    }
 }

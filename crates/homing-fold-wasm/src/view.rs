@@ -35,6 +35,9 @@ pub struct View<'a> {
     pub parked: bool,
     /// Questions that wait for an answer.
     pub questions: Vec<OpenQuestion>,
+    /// The states of the nodes of a team, if the root is one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<&'a str, Status>,
     /// The runs in the order in which they were spawned; the root is first.
     pub rows: Vec<Row<'a>>,
 }
@@ -132,6 +135,9 @@ pub struct Activity {
     pub kind: &'static str,
     /// The model, or the tool with its most telling argument.
     pub text: String,
+    /// Calls whose outcome is not known if no process works on the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub at_risk: Vec<String>,
 }
 
 /// A reason for a user to look at a run.
@@ -155,9 +161,31 @@ impl<'a> View<'a> {
             now: timeline.now(),
             parked: tree.is_parked(),
             questions: tree.open_questions(),
+            nodes: nodes(folded),
             rows,
         }
     }
+}
+
+/// Returns the states of a team's nodes: that of an open job if there is one, otherwise that of the latest.
+fn nodes(folded: &Folded) -> BTreeMap<&str, Status> {
+    let mut nodes = BTreeMap::new();
+    let is_team =
+        folded.tree.root().is_some_and(|root| root.spawned.models.iter().any(|model| model.starts_with("team/")));
+    let Some(times) = folded.timeline.runs().first().filter(|_| is_team) else { return nodes };
+    for job in &times.jobs {
+        let run = folded.tree.spawned_by(job.key).next_back().map(status);
+        let state = run.unwrap_or(match job.succeeded {
+            None => Status::Running,
+            Some(true) => Status::Done,
+            Some(false) => Status::Failed,
+        });
+        let known = nodes.entry(job.node.as_str()).or_insert(state);
+        if known.is_over() {
+            *known = state;
+        }
+    }
+    nodes
 }
 
 impl<'a> Row<'a> {
@@ -182,7 +210,7 @@ impl<'a> Row<'a> {
             subtree: Figures::from(&run.subtree),
             held: run.held,
             limits: limits(run),
-            activity: activity(run),
+            activity: activity(run, times),
             trouble: trouble(run, times),
             answer: run.ended.as_ref().map(|ended| shorten(&ended.text, MAX_TEXT)),
             times: Times { spawned: times.spawned, began: times.began, ended: times.ended, segments: &times.segments },
@@ -209,11 +237,11 @@ fn limits(run: &Run) -> BTreeMap<&'static str, u64> {
     Limit::SETTABLE.into_iter().filter_map(|limit| Some((limit.name(), run.limits.cap(limit).value()?))).collect()
 }
 
-fn activity(run: &Run) -> Option<Activity> {
+fn activity(run: &Run, times: &RunTimes) -> Option<Activity> {
     if run.ended.is_some() {
         return None;
     }
-    let is = |kind, text| Some(Activity { kind, text });
+    let is = |kind, text| Some(Activity { kind, text, at_risk: times.at_risk().map(str::to_owned).collect() });
     if let Some(question) = run.questions().open().next() {
         return is("person", shorten(&question.question.text, MAX_TEXT));
     }

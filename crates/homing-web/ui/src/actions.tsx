@@ -1,7 +1,8 @@
 /** What a user can do to a run, each with the command that does the same. */
 import { signal } from "@preact/signals";
-import { post } from "./api";
+import { post, type TreeRow } from "./api";
 import { plural, quoted, short, title } from "./format";
+import { limitWords } from "./inbox";
 import { attempt, Dialog } from "./parts";
 import { go } from "./router";
 
@@ -18,6 +19,8 @@ export interface Target {
   spent?: number;
   /** Why it stopped, from which the dialog guesses the limit to raise. */
   why?: string;
+  /** The limit that it reached. */
+  limit?: TreeRow["limit"];
 }
 
 type Kind = "cancel" | "tell" | "resume" | "limits" | "fork";
@@ -36,16 +39,34 @@ const LIMITS = {
   children: ["Runs below", "--max-children", "50"],
 } as const;
 
-function propose(name: keyof typeof LIMITS, spent?: number) {
+/** The limit that a run reached, as far as it is known. */
+function reached(target: Target): keyof typeof LIMITS {
+  const named = /turns|tokens|tool.calls|children|cost/.exec(target.limit?.name ?? target.why ?? "")?.[0].replace(" ", "_") as keyof typeof LIMITS | undefined;
+  return named ?? (/wall|work|time/.test(target.limit?.name ?? target.why ?? "") ? "time" : "cost");
+}
+
+/** A bounded amount: of money as much again as was spent, at least ten cents and enough for a few calls. */
+function amountFor(name: keyof typeof LIMITS, target: Target): string {
+  const few = Math.max(target.spent ?? 0, 5 * (target.limit?.next_call_micros ?? 0));
+  return name === "cost" && few ? Math.max(0.1, Math.ceil(few / 100_000) / 10).toFixed(2) : LIMITS[name][2];
+}
+
+/** What one click adds to the limit that a run reached. */
+export function raised(target: Target): { words: string; body: Record<string, string>; option: string } {
+  const name = reached(target);
+  const more = amountFor(name, target);
+  const words = name === "cost" ? `$${more}` : name === "time" ? more : `${more} ${LIMITS[name][0].toLowerCase()}`;
+  return { words, body: { [name]: "+" + more }, option: `${LIMITS[name][1]} +${more}` };
+}
+
+function propose(name: keyof typeof LIMITS, target: Target) {
   limit.value = name;
-  // A bounded amount: as much again as was spent, at least ten cents.
-  amount.value = name === "cost" && spent ? Math.max(0.1, Math.ceil(spent / 100_000) / 10).toFixed(2) : LIMITS[name][2];
+  amount.value = amountFor(name, target);
 }
 
 export function ask(kind: Kind, target: Target) {
   text.value = "";
-  const named = /turns|tokens|tool.calls|children/.exec(target.why ?? "")?.[0].replace(" ", "_") as keyof typeof LIMITS | undefined;
-  propose(named ?? (/wall|work|time/.test(target.why ?? "") ? "time" : "cost"), target.spent);
+  propose(reached(target), target);
   open.value = { kind, target };
 }
 
@@ -76,7 +97,7 @@ export function Actions() {
   );
   const more = (
     <div class="raise">
-      <label>Limit<select value={limit.value} onChange={(event) => propose(event.currentTarget.value as keyof typeof LIMITS, target.spent)}>
+      <label>Limit<select value={limit.value} onChange={(event) => propose(event.currentTarget.value as keyof typeof LIMITS, target)}>
         {Object.entries(LIMITS).map(([name, [words]]) => <option value={name} selected={name === limit.value}>{words}</option>)}
       </select></label>
       <label>Add<input value={amount.value} required pattern="[0-9]+([.][0-9]+)?(s|m|h|d)?" onInput={(event) => (amount.value = event.currentTarget.value)} /></label>
@@ -97,7 +118,7 @@ export function Actions() {
     case "resume":
       return <Dialog title="Resume this run" action="Resume" onClose={close} onSubmit={submit} command={`homing resume ${id}`}>{subject}<p>It goes on where it stopped. What was done is not repeated or paid again.</p></Dialog>;
     case "limits":
-      return <Dialog title="Raise a limit" action="Raise and go on" onClose={close} onSubmit={submit} command={`homing resume ${id} ${LIMITS[limit.value][1]} +${amount.value}`}>{subject}{more}</Dialog>;
+      return <Dialog title="Raise a limit" action="Raise and go on" onClose={close} onSubmit={submit} command={`homing resume ${id} ${LIMITS[limit.value][1]} +${amount.value}`}>{subject}{target.limit && <p>{limitWords(target.limit)}</p>}{more}</Dialog>;
     case "fork":
       return <Dialog title="Continue from here in a new run" action="Fork" onClose={close} onSubmit={submit} command={`homing fork ${id} --at ${target.seq}`}>{subject}<p>The new run takes over everything up to fact {target.seq} and pays nothing again.</p>{message("Message to begin with (optional)", true)}</Dialog>;
   }

@@ -1,13 +1,12 @@
 /** The agents and teams that are known here, and what each may do. */
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { get } from "./api";
+import { get, type Status } from "./api";
 import { duration, money } from "./format";
 import { Command, Empty, Failure, Folding } from "./parts";
 import { Link } from "./router";
 import { newestFirst } from "./state";
 import { isOpen } from "./home";
-import type { Row } from "./fold";
 import { LiveTree } from "./live";
 import { Shape, WORDS } from "./parts";
 
@@ -140,15 +139,10 @@ export function Team({ name }: { name: string }) {
   const team = detail.value["team " + name] as { nodes: Node[]; edges: Edge[] } | Error | undefined;
   if (team instanceof Error) return <Failure problem={team} />;
   if (!team) return <p class="loading" role="status">Loading…</p>;
-  const rows: Row[] = live.value?.view.value?.rows ?? [];
-  // A label is the node's name and, on a second line, its agent. Nodes that share an agent take its runs in their order.
+  // A label is the node's name and, on a second line, its agent. The fold knows which job belongs to which node.
   const parts = (node: Node) => node.label.split("\n");
-  const agentOf = (node: Node) => parts(node)[1] ?? parts(node)[0];
-  const stateOf = (node: Node): Row | undefined => {
-    const runs = rows.filter((row) => row.parent === 0 && row.agent === agentOf(node));
-    const alike = team.nodes.filter((other) => agentOf(other) === agentOf(node));
-    return alike.length > 1 ? runs[alike.indexOf(node)] : runs[runs.length - 1];
-  };
+  const states = live.value?.view.value?.nodes ?? {};
+  const stateOf = (node: Node): Status | undefined => states[node.id];
   const at = columns(team.nodes, team.edges);
   const spot = (id: string): [number, number] => { const [column, row] = at.get(id) ?? [0, 0]; return [24 + column * 220, 24 + row * 84]; };
   const width = Math.max(...[...at.values()].map(([column]) => column), 0) * 220 + 212;
@@ -168,13 +162,13 @@ export function Team({ name }: { name: string }) {
           })}
           {team.nodes.map((node) => {
             const [x, y] = spot(node.id);
-            const row = stateOf(node);
+            const status = stateOf(node);
             return (
-              <g transform={`translate(${x} ${y})`} class={`node n-${row?.status ?? "none"}`}>
+              <g transform={`translate(${x} ${y})`} class={`node n-${status ?? "none"}`}>
                 <rect width="164" height="52" rx="8" />
                 <text x="14" y="23" class="title">{parts(node)[0].slice(0, 18)}</text>
-                <text x="14" y="40" class="sub">{[parts(node)[1] ?? (node.kind === node.id ? "" : node.kind), row && WORDS[row.status]].filter(Boolean).join(" · ").slice(0, 24)}</text>
-                {row && <g transform="translate(136 18)"><Shape status={row.status} /></g>}
+                <text x="14" y="40" class="sub">{[parts(node)[1] ?? (node.kind === node.id ? "" : node.kind), status && WORDS[status]].filter(Boolean).join(" · ").slice(0, 24)}</text>
+                {status && <g transform="translate(136 18)"><Shape status={status} /></g>}
               </g>
             );
           })}

@@ -33,6 +33,10 @@ export interface TreeRow {
   last_at: number;
   questions: number;
   trouble?: string | null;
+  /** The limit that ended the root, and what the next model call may need. */
+  limit?: { name: string; limit: number; spent: number; next_call_micros: number; next_call_tokens: number };
+  /** Calls that may have had an effect before their process died. */
+  unknown?: { run: string; agent: string; call: string }[];
   owner?: { pid: number; host: string; alive: boolean } | null;
 }
 

@@ -1,5 +1,6 @@
 /** The runtime's own fold, compiled to WebAssembly. Everything that a page says about a tree comes from it. */
 import type { Status } from "./api";
+import { embeddedFold, exported } from "./exported";
 
 export type SegmentKind = "queued" | "waiting" | "rate_limit" | "model" | "tool" | "children" | "person" | "stopped";
 export type Segment = [kind: SegmentKind, start: number, end: number | null];
@@ -36,7 +37,8 @@ export interface Row {
   subtree: Figures;
   held: { tokens: number; cost_micros: number };
   limits: Record<string, number>;
-  activity: { kind: SegmentKind; text: string } | null;
+  /** Its current call. The outcome of those at risk is not known if no process works on the run. */
+  activity: { kind: SegmentKind; text: string; at_risk?: string[] } | null;
   trouble: Trouble[];
   answer: string | null;
   spawned: number;
@@ -64,6 +66,8 @@ export interface View {
   now: number;
   parked: boolean;
   questions: OpenQuestion[];
+  /** The states of a team's nodes. */
+  nodes?: Record<string, Status>;
   rows: Row[];
 }
 
@@ -105,7 +109,7 @@ export class Fold {
   private constructor(private readonly wasm: Exports) {}
 
   static async create(): Promise<Fold> {
-    compiled ??= WebAssembly.compileStreaming(fetch("/fold.wasm"));
+    compiled ??= exported === null ? WebAssembly.compileStreaming(fetch("/fold.wasm")) : embeddedFold().then(WebAssembly.compile);
     const instance = await WebAssembly.instantiate(await compiled, {});
     return new Fold(instance.exports as unknown as Exports);
   }

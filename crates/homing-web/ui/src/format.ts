@@ -1,10 +1,11 @@
 /** Numbers, money and times as the pages show them. */
 
+/** Money as the command line shows it: from a dollar on in cents, below with two to four decimals, tiny amounts exactly. */
 export function money(micros: number): string {
-  const usd = micros / 1e6;
   if (micros === 0) return "$0";
-  if (usd < 0.01) return "$" + usd.toFixed(4);
-  return "$" + usd.toFixed(usd < 100 ? 2 : 0);
+  const unit = micros < 100 ? 1 : micros < 999_950 ? 100 : 10_000;
+  const [whole, digits] = ((Math.floor((micros + unit / 2) / unit) * unit) / 1e6).toFixed(6).split(".");
+  return `$${whole}.${digits.replace(/0+$/, "").padEnd(2, "0")}`;
 }
 
 export function count(value: number): string {
@@ -64,4 +65,12 @@ export function quoted(word: string): string {
 
 export function lastFolder(path: string): string {
   return path.split("/").filter(Boolean).pop() ?? path;
+}
+
+/**
+ * A foreign text with its invisible letters and those that reverse the order made visible, for places where a user decides by what
+ * it says.
+ */
+export function visible(text: string): string {
+  return text.replace(/[\p{Cf}\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\uffa0]/gu, (letter) => `\\u{${letter.codePointAt(0)!.toString(16)}}`);
 }

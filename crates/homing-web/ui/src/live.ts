@@ -1,6 +1,7 @@
 /** A tree as it grows: its facts, loaded in pages and then followed, with the notices of calls in progress. */
 import { computed, signal } from "@preact/signals";
 import { get, Problem, raw, skew, stream, type TreeRow } from "./api";
+import { exported } from "./exported";
 import { Fold, NEWEST, type View } from "./fold";
 import { go, query, setQuery } from "./router";
 import { loaded, trees } from "./state";
@@ -63,6 +64,12 @@ export class LiveTree {
 
   private async start() {
     this.fold = await Fold.create();
+    if (exported !== null) {
+      this.next = this.fold.push(exported).next;
+      this.complete.value = true;
+      this.draw();
+      return;
+    }
     try {
       await this.load();
     } catch (problem) {

@@ -4,6 +4,7 @@ import { Actions } from "./actions";
 import { Agent, Agents, Team } from "./agents";
 import { loggedOut, online } from "./api";
 import { Compare } from "./compare";
+import { exported } from "./exported";
 import { Home } from "./home";
 import { helping, Overlays, useKeys } from "./keys";
 import { Empty, Toasts } from "./parts";
@@ -26,14 +27,26 @@ function Page() {
   return <Empty title="There is no such page"><p><Link to="/">All runs</Link></p></Empty>;
 }
 
+function Exported() {
+  return (
+    <header class="top">
+      <span class="logo"><Mark />Homing</span>
+      <span class="quiet small">Exported from a journal: nothing here can be changed.</span>
+    </header>
+  );
+}
+
+const Mark = () => <svg viewBox="0 0 32 32" aria-hidden="true"><path d="M6 22 16 8l10 14" /><circle cx="16" cy="22" r="2.6" /></svg>;
+
 function App() {
   useKeys();
+  if (exported !== null) return <><Exported /><main id="main" tabIndex={-1}><Page /></main><Overlays /><Toasts /></>;
   const here = (at: string) => path.value === at || path.value.startsWith(at + "/");
   return (
     <>
       <a class="skip" href="#main">Skip to the content</a>
       <header class="top">
-        <Link to="/" class="logo" label="Homing, all runs"><svg viewBox="0 0 32 32" aria-hidden="true"><path d="M6 22 16 8l10 14" /><circle cx="16" cy="22" r="2.6" /></svg>Homing</Link>
+        <Link to="/" class="logo" label="Homing, all runs"><Mark />Homing</Link>
         <nav aria-label="Pages">
           <Link to="/" current={path.value === "/"}>Runs{questions.value.length > 0 && <span class="badge person" title="questions">{questions.value.length}</span>}</Link>
           <Link to="/agents" current={here("/agents") || here("/teams")}>Agents</Link>
@@ -51,5 +64,5 @@ function App() {
   );
 }
 
-follow();
+if (exported === null) follow();
 render(<App />, document.getElementById("app")!);

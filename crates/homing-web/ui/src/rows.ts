@@ -35,10 +35,18 @@ export function arrange(view: View, alive: boolean): Tree {
   const below = new Map<number, { row: Row; trouble: Trouble }[]>();
   const counts: Partial<Record<Status, number>> = {};
   const isOpen = (status: Status) => status === "queued" || status === "running" || status === "waiting";
-  const rows = view.rows.map((row): Row => (!alive && !view.parked && isOpen(row.status) ? { ...row, status: "interrupted" } : row));
+  const interrupted = (row: Row): Row => {
+    const unknown = (row.activity?.at_risk ?? []).map((text): Trouble => ({ kind: "unknown", text }));
+    return { ...row, status: "interrupted", trouble: [...unknown, ...row.trouble] };
+  };
+  const rows = view.rows.map((row): Row => (!alive && !view.parked && isOpen(row.status) ? interrupted(row) : row));
   rows.forEach((row, index) => {
     counts[row.status] = (counts[row.status] ?? 0) + 1;
-    if (row.parent !== null) children.set(row.parent, [...(children.get(row.parent) ?? []), index]);
+    if (row.parent !== null) {
+      const known = children.get(row.parent);
+      if (known) known.push(index);
+      else children.set(row.parent, [index]);
+    }
     const trouble = loud(row);
     for (let up = row.parent; trouble && up !== null; up = rows[up].parent) {
       const known = below.get(up);
@@ -70,7 +78,10 @@ export function lines(tree: Tree, toggled: Set<string>, filter: string, words: s
     const groups = new Map<string, number[]>();
     for (const index of children) {
       const row = tree.rows[index];
-      if (!loud(row) && !tree.below.has(index)) groups.set(row.agent, [...(groups.get(row.agent) ?? []), index]);
+      if (loud(row) || tree.below.has(index)) continue;
+      const known = groups.get(row.agent);
+      if (known) known.push(index);
+      else groups.set(row.agent, [index]);
     }
     const drawn = new Set<string>();
     for (const index of children) {

@@ -4,7 +4,8 @@ import { ask } from "./actions";
 import { post } from "./api";
 import { clock, count, duration, money, plural, short } from "./format";
 import type { FactRecord, Row, View } from "./fold";
-import { grouped, QuestionCard } from "./inbox";
+import { exported } from "./exported";
+import { grouped, Outcomes, QuestionCard } from "./inbox";
 import type { LiveTree } from "./live";
 import { attempt, Budget, Command, Failure, Folding, State } from "./parts";
 import { Link, query, setQuery } from "./router";
@@ -63,12 +64,14 @@ export function RunDetail({ live, view, tree, row }: { live: LiveTree; view: Vie
   // The facts of a run change only with the position and the number of records.
   const records = useMemo(() => live.fold.facts(row.run, view.position), [row.run, view.position, view.total]);
   const spawned = records[0]?.fact.spawned;
-  const open = row.ended === null && isNow;
+  const open = row.ended === null && isNow && exported === null;
   const person = row.trouble.some((trouble) => trouble.kind === "question");
-  const target = { tree: live.id, run: row.run, agent: row.agent, task: row.task, open: openBelow(tree, row), spent: row.subtree.cost_micros, why: row.trouble[0]?.text };
-  const asked = isNow ? grouped(asCards(live, view, row.run)) : [];
+  const target = { tree: live.id, run: row.run, agent: row.agent, task: row.task, open: openBelow(tree, row), spent: row.subtree.cost_micros, why: row.trouble[0]?.text, limit: row.parent === null ? live.row.value?.limit : undefined };
+  const asked = isNow && exported === null ? grouped(asCards(live, view, row.run)) : [];
   const elapsed = row.began === null ? 0 : (row.ended ?? Math.max(view.now, isNow ? now.value - view.start : 0)) - row.began;
-  const canRaise = row.status === "exhausted" || row.status === "timed_out";
+  const canRaise = (row.status === "exhausted" || row.status === "timed_out") && exported === null;
+  const canResume = row.status === "interrupted" && open;
+  const works = open && row.status !== "interrupted";
   return (
     <div class="run" data-run={row.run}>
       <header>
@@ -79,12 +82,12 @@ export function RunDetail({ live, view, tree, row }: { live: LiveTree; view: Vie
           <span class="quiet num">{count(row.own.input + row.own.output)} tokens · {plural(row.own.turns, "turn")} · {plural(row.own.tool_calls, "call")} · {duration(elapsed)}</span>
         </div>
         <div class="actions">
-          {open && <button onClick={() => ask("tell", target)}>Tell</button>}
+          {works && <button onClick={() => ask("tell", target)}>Tell</button>}
           {canRaise && <button class="primary" onClick={() => ask("limits", target)}>Raise limit and resume</button>}
-          {row.status === "interrupted" && row.parent === null && <button class="primary" onClick={() => attempt(() => post(`/api/runs/${row.run}/resume`, {}))}>Resume</button>}
-          <Link class="button" to={`/compare?a=${live.id}/${row.run}`}>Compare</Link>
+          {canResume && row.parent === null && <button class="primary" onClick={() => attempt(() => post(`/api/runs/${row.run}/resume`, {}))}>Resume</button>}
+          {exported === null && <Link class="button" to={`/compare?a=${live.id}/${row.run}`}>Compare</Link>}
           <button aria-pressed={rawLog} onClick={() => setRaw(!rawLog)}>{rawLog ? "Steps" : "Raw log"}</button>
-          {open && <button class="danger" onClick={() => ask("cancel", target)}>Stop</button>}
+          {works && <button class="danger" onClick={() => ask("cancel", target)}>Stop</button>}
         </div>
         <Command text={`homing show ${short(row.run)}`} />
       </header>
@@ -92,13 +95,7 @@ export function RunDetail({ live, view, tree, row }: { live: LiveTree; view: Vie
       {row.trouble.filter((trouble) => trouble.kind !== "question").map((trouble) => (
         <div class={`notice t-${trouble.kind}`}>
           <p>{trouble.kind === "unknown" ? <>The process died during <code>{trouble.text}</code>. It may have happened.</> : trouble.text}</p>
-          {trouble.kind === "unknown" && open && (
-            <div class="actions">
-              {[["It happened", `The call \`${trouble.text}\` did happen; do not repeat it.`], ["It did not", `The call \`${trouble.text}\` did not happen; repeat it if it is still needed.`], ["Let the agent look", `Find out whether \`${trouble.text}\` happened before you continue.`]].map(([word, message]) => (
-                <button onClick={() => attempt(() => post(`/api/runs/${row.run}/tell`, { message }))}>{word}</button>
-              ))}
-            </div>
-          )}
+          {trouble.kind === "unknown" && open && <Outcomes run={row.run} call={trouble.text} resume={row.status === "interrupted"} />}
         </div>
       ))}
       {(spawned?.warnings ?? []).map((warning: string) => <div class="notice"><p>{warning}</p></div>)}
@@ -106,7 +103,7 @@ export function RunDetail({ live, view, tree, row }: { live: LiveTree; view: Vie
       <Receipts records={records} />
       {rawLog
         ? <ol class="raw">{records.map((record) => <li key={record.seq}><details><summary><span class="num quiet">{record.seq}</span> <span class="num quiet">{clock(record.at)}</span> {Object.keys(record.fact)[0].replace("_", " ")}</summary><pre tabIndex={0}>{JSON.stringify(record.fact, null, 2)}</pre></details></li>)}</ol>
-        : <Transcript records={records} said={isNow ? live.streaming.value.get(row.run) : undefined} onFork={(seq) => ask("fork", { ...target, seq })} />}
+        : <Transcript records={records} said={isNow ? live.streaming.value.get(row.run) : undefined} onFork={exported === null ? (seq) => ask("fork", { ...target, seq }) : undefined} />}
     </div>
   );
 }

@@ -1,11 +1,13 @@
 /** One tree: rows left, time right, and beside it the run that is selected. */
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask } from "./actions";
+import type { ComponentChildren } from "preact";
+import { ask, raised } from "./actions";
 import { type Question, type Status, post } from "./api";
 import { clock, count, dateTime, duration, money, plural, short } from "./format";
 import type { Row, View } from "./fold";
-import { grouped, QuestionCard } from "./inbox";
+import { exported } from "./exported";
+import { grouped, limitWords, QuestionCard } from "./inbox";
 import { LiveTree } from "./live";
 import { attempt, Budget, Command, Failure, Shape, StackedBar, State, WORDS } from "./parts";
 import { go, Link, query, setQuery } from "./router";
@@ -81,7 +83,7 @@ function One({ line, span, elapsed, live }: { line: Line; span: number; elapsed:
   const person = row.trouble.some((trouble) => trouble.kind === "question");
   const trouble = loud(row) ?? row.trouble[0];
   const said = live.streaming.value.get(row.run);
-  const doing = row.ended !== null || person ? undefined : said?.wait || said?.progress || (row.activity?.kind === "model" ? `waiting for ${row.activity.text}` : row.activity?.text);
+  const doing = row.ended !== null || person || row.status === "interrupted" ? undefined : said?.wait || said?.progress || (row.activity?.kind === "model" ? `waiting for ${row.activity.text}` : row.activity?.text);
   const took = row.began === null ? null : (row.ended ?? elapsed) - row.began;
   return (
     <>
@@ -124,7 +126,7 @@ function Lines({ all, live, view, base }: { all: Line[]; live: LiveTree; view: V
   }, [selected, all.length]);
   const first = Math.max(0, Math.floor(window_.top / HEIGHT) - 8);
   const last = Math.min(all.length, Math.ceil((window_.top + window_.height) / HEIGHT) + 8);
-  const isLive = live.complete.value && view.rows[0]?.ended === null && view.position === view.total && !view.parked;
+  const isLive = exported === null && live.complete.value && view.rows[0]?.ended === null && view.position === view.total && !view.parked;
   const elapsed = isLive && live.row.value?.status !== "interrupted" ? Math.max(view.now, now.value - view.start) : view.now;
   const span = Math.max(elapsed, 100) * 1.01;
   const pick = (line: Line) => {
@@ -165,7 +167,8 @@ function Scrubber({ live, view }: { live: LiveTree; view: View }) {
       <button onClick={() => live.moveTo(view.position + 1 >= view.total ? null : view.position + 1)} aria-label="One fact forward" disabled={!isPast}>›</button>
       <span class="num quiet">{view.position} / {view.total}</span>
       <span class="cut grow">{words}</span>
-      {isPast ? <button class="primary" onClick={() => live.moveTo(null)}>Back to now</button> : <span class="live">{!live.complete.value ? "loading" : view.rows[0]?.ended === null ? "live" : "end"}</span>}
+      {isPast ? <button class="primary" onClick={() => live.moveTo(null)}>Back to now</button> : <span class="live">{!live.complete.value ? "loading" : live.row.value?.status === "interrupted" ? "stopped" : view.rows[0]?.ended === null && exported === null ? "live" : "end"}</span>}
+      <Legend />
     </div>
   );
 }
@@ -180,26 +183,29 @@ export function asCards(live: LiveTree, view: View, only?: string): Question[] {
   });
 }
 
-function Head({ live, view, tree }: { live: LiveTree; view: View; tree: Tree }) {
+function Head({ live, view, tree, children }: { live: LiveTree; view: View; tree: Tree; children: ComponentChildren }) {
   const root = tree.rows[0];
   const person = view.questions.length > 0;
   const id = short(root.run);
   // The rest of the facts may say that it has ended.
-  const open = root.ended === null && live.complete.value && view.position === view.total;
-  const target = { tree: live.id, run: root.run, agent: root.agent, task: root.task, open: openBelow(tree, root), spent: root.subtree.cost_micros, why: root.trouble[0]?.text };
-  const canResume = root.status === "exhausted" || root.status === "timed_out" || root.status === "interrupted";
+  const open = root.ended === null && live.complete.value && view.position === view.total && exported === null;
+  const target = { tree: live.id, run: root.run, agent: root.agent, task: root.task, open: openBelow(tree, root), spent: root.subtree.cost_micros, why: root.trouble[0]?.text, limit: live.row.value?.limit };
+  const canRaise = (root.status === "exhausted" || root.status === "timed_out") && exported === null;
+  const works = open && root.status !== "interrupted";
+  const raise = raised(target);
   return (
     <header class="tree-head">
       <div class="row">
         <h1 class="cut" title={root.task}>{root.task || "(no task)"}</h1>
         <div class="actions">
           {!live.complete.value && <span class="quiet small" role="status">Loading…</span>}
-          {open && <button onClick={() => ask("tell", target)}>Tell</button>}
-          {root.limits.cost !== undefined && open && <button onClick={() => ask("limits", target)}>Raise limit</button>}
-          {root.status === "interrupted" && <button class="primary" onClick={() => attempt(() => post(`/api/runs/${root.run}/resume`, {}))}>Resume</button>}
-          {canResume && root.status !== "interrupted" && <button class="primary" onClick={() => ask("limits", target)}>Raise limit and resume</button>}
-          <Link class="button" to={`/compare?a=${live.id}/${root.run}`}>Compare</Link>
-          {open && <button class="danger" onClick={() => ask("cancel", target)}>Stop</button>}
+          {works && <button onClick={() => ask("tell", target)}>Tell</button>}
+          {root.limits.cost !== undefined && works && <button onClick={() => ask("limits", target)}>Raise limit</button>}
+          {root.status === "interrupted" && open && <button class="primary" onClick={() => attempt(() => post(`/api/runs/${root.run}/resume`, {}))}>Resume</button>}
+          {canRaise && <button class="primary" onClick={() => ask("limits", target)} title={`${target.limit ? limitWords(target.limit) : ""} Proposed: ${raise.words}`}>Raise limit and resume</button>}
+          {exported === null && <Link class="button" to={`/compare?a=${live.id}/${root.run}`}>Compare</Link>}
+          {exported === null && <a class="button" href={`/api/trees/${live.id}/export`} download title={`The same view as a file: homing export ${id} --format view`}>Export</a>}
+          {works && <button class="danger" onClick={() => ask("cancel", target)}>Stop</button>}
         </div>
       </div>
       <div class="row facts">
@@ -210,6 +216,7 @@ function Head({ live, view, tree }: { live: LiveTree; view: View; tree: Tree }) 
         <span class="quiet">{count(root.subtree.input + root.subtree.output)} tokens · {plural(root.subtree.tool_calls, "call")} · {plural(tree.rows.length, "run")}</span>
         <time class="quiet" dateTime={new Date(view.start).toISOString()}>{dateTime(view.start)}</time>
         <Command text={`homing show ${id}`} />
+        {children}
       </div>
     </header>
   );
@@ -228,17 +235,17 @@ export function TreePage({ id }: { id: string }) {
   const all = lines(tree, toggled.value, filter, words);
   const selected = tree.rows.find((row) => row.run === query.value.get("run"));
   const troubles = tree.below.get(0)?.length ?? 0;
-  const asked = view.position === view.total ? grouped(asCards(live, view)) : [];
+  const asked = view.position === view.total && exported === null ? grouped(asCards(live, view)) : [];
   shown.value = { tree, all, base: `/trees/${id}` };
   return (
     <div class={`tree-page${selected ? " with-detail" : ""}`} data-runs={tree.rows.length}>
-      <Head live={live} view={view} tree={tree} />
-      <div class="tools">
-        <input id="filter" type="search" placeholder="Filter runs" aria-label="Filter runs" value={words} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
-        <StackedBar counts={tree.counts} picked={filter} onPick={(status) => setQuery({ status: filter === status ? null : status, trouble: null })} />
-        {troubles > 0 && <button class="pill" aria-pressed={filter === "trouble"} onClick={() => setQuery({ trouble: filter === "trouble" ? null : "1", status: null })}>{plural(troubles, "run")} in trouble</button>}
-        <span class="grow" /><Legend />
-      </div>
+      <Head live={live} view={view} tree={tree}>
+        <div class="tools">
+          <StackedBar counts={tree.counts} picked={filter} onPick={(status) => setQuery({ status: filter === status ? null : status, trouble: null })} />
+          {troubles > 0 && <button class="pill" aria-pressed={filter === "trouble"} onClick={() => setQuery({ trouble: filter === "trouble" ? null : "1", status: null })}>{troubles} in trouble</button>}
+          <input id="filter" type="search" placeholder="Filter runs" aria-label="Filter runs" value={words} onInput={(event) => setQuery({ q: event.currentTarget.value })} />
+        </div>
+      </Head>
       <div class="split">
         <div class="main">
           {asked.length > 0 && <div class="cards strip">{asked.map((group) => <QuestionCard key={group[0].id} group={group} now={now.value} here />)}</div>}

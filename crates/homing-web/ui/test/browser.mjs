@@ -1,8 +1,9 @@
 // Tests of the web interface in a real browser, against the real server: node browser.mjs HOMING [NAME]
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus, loadavg } from "node:os";
+import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { until, World } from "./world.mjs";
 
@@ -81,7 +82,8 @@ const tests = {
     const row = await world.api(`/api/trees/${tree}`);
     const shown = await page.locator(".tree-head .facts").innerText();
     assert.match(shown, /4 runs/);
-    assert.ok(shown.includes("$" + (row.usage.cost_micros / 1e6).toFixed(2)), `${shown} shows the server's cost ${row.usage.cost_micros}`);
+    const cost = (Math.round(row.usage.cost_micros / 100) / 1e4).toFixed(4).replace(/0{1,2}$/, "");
+    assert.ok(shown.includes(`$${cost} of`), `${shown} shows the server's cost ${row.usage.cost_micros}`);
     await page.locator('[data-place="1"]').click();
     await page.locator(".transcript strong", { hasText: "All" }).first().waitFor();
     assert.match(await page.locator(".diff").first().innerText(), /\+one/);
@@ -143,6 +145,103 @@ const tests = {
     assert.equal(await dialog.getByLabel("Limit").inputValue(), "turns");
     await dialog.getByRole("button", { name: "Raise and go on" }).click();
     await until("done", async () => (await rootState(page)) === "done");
+    await close(page);
+  },
+
+  async "a limit card says what the next call may cost, and adds an amount"() {
+    const tree = await world.run("Count the files\nscript:\nread README.md\nread README.md\nread README.md\nsay counted", { limits: { turns: 2 } });
+    assert.equal((await world.ended(tree)).status, "exhausted");
+    const page = await open();
+    const card = page.locator(".card.stopped", { hasText: "Count the files" });
+    assert.match(await card.innerText(), /\d of 2 turns used\. The next call may cost up to \$0\.\d+/);
+    await card.getByRole("button", { name: "Finish with what there is" }).waitFor();
+    await card.getByRole("button", { name: "Add 20 turns and go on" }).click();
+    await until("done", async () => (await world.api(`/api/trees/${tree}`)).status === "done");
+    await until("the card goes", async () => (await card.count()) === 0);
+    await close(page);
+  },
+
+  async "a running agent is told something, and its answer is continued in a fork"() {
+    const tree = await world.run("Write a letter\nscript:\nread README.md\nwait 6000\nsay Dear shop");
+    const page = await open(`/trees/${tree}?run=${tree}`);
+    await page.locator(".tree-head").getByRole("button", { name: "Tell" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("textbox").fill("Mention the weather");
+    assert.match(await dialog.innerText(), /homing tell/);
+    await dialog.getByRole("button", { name: "Send" }).click();
+    await until("the message", async () => /Mention the weather/.test(await page.locator(".transcript").innerText()));
+    await until("the end", async () => (await rootState(page)) === "done");
+    await page.locator(".transcript").getByRole("button", { name: "Fork" }).first().click();
+    assert.match(await dialog.innerText(), /homing fork/);
+    await dialog.getByRole("textbox").fill("Begin differently");
+    await dialog.getByRole("button", { name: "Fork", exact: true }).click();
+    await page.waitForURL((url) => !url.pathname.endsWith(tree));
+    const fork = page.url().split("/").pop();
+    assert.equal((await world.ended(fork)).status, "done");
+    const told = async (id) => JSON.stringify(await world.api(`/api/trees/${id}/facts`)).includes("Begin differently");
+    assert.deepEqual([await told(tree), await told(fork)], [false, true], "the fork was told, the first run was not");
+    await close(page);
+  },
+
+  async "an interrupted run is resumed, and a call with an unknown outcome is settled"() {
+    const plain = await world.run("Think long\nscript:\nwait 60000\nsay thought");
+    const tree = await world.run("Deploy the site\nscript:\nbash echo begun && sleep 60\nsay Deployed.");
+    await until("the command", async () => JSON.stringify(await world.api(`/api/trees/${tree}/facts`)).includes('"called"'));
+    await world.kill();
+    await world.serve();
+    const page = await open();
+    const card = page.locator(".card.stopped", { hasText: "Deploy the site" });
+    assert.match(await card.innerText(), /It may have happened/);
+    for (const name of ["It happened", "It did not", "Let the agent look"]) await card.getByRole("button", { name }).waitFor();
+    await accessible(page, "unknown outcome");
+    await card.getByRole("button", { name: "It happened" }).click();
+    assert.equal((await world.ended(tree)).status, "done");
+    assert.match(JSON.stringify(await world.api(`/api/trees/${tree}/facts`)), /did happen; do not repeat it/);
+    assert.equal((await world.api(`/api/trees/${plain}`)).status, "interrupted", "restarting resumes nothing by itself");
+    await page.goto(`${world.url}/trees/${plain}`);
+    assert.equal(await page.locator(".tree-head").getByRole("button", { name: "Tell" }).count(), 0, "nothing listens");
+    await page.locator(".tree-head").getByRole("button", { name: "Resume" }).click();
+    await until("running", async () => (await rootState(page)) === "running");
+    await world.api(`/api/runs/${plain}/cancel`, {});
+    await close(page);
+  },
+
+  async "an exported file shows the same view without a server"() {
+    const file = join(world.folder, "export.html");
+    await world.cli("export", tests.tree, "--format", "view", "-o", file);
+    const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, offline: true });
+    const page = await context.newPage();
+    page.problems = [];
+    page.on("pageerror", (error) => page.problems.push(error.message));
+    page.on("console", (message) => message.type() === "error" && page.problems.push(message.text()));
+    await page.goto("file://" + file);
+    await until("four rows", async () => (await rows(page)) === 4);
+    assert.equal(await rootState(page), "done");
+    await page.locator('[data-place="1"]').click();
+    await page.locator(".transcript strong", { hasText: "All" }).first().waitFor();
+    await page.getByLabel("Position in the history").fill("2");
+    await until("one row", async () => (await rows(page)) === 1);
+    await page.reload();
+    await until("the same after a reload", async () => (await rows(page)) === 1);
+    assert.equal(await page.getByRole("button", { name: /Stop|Tell|Resume|Fork/ }).count(), 0, "nothing can be done to it");
+    await accessible(page, "exported file");
+    await close(page);
+  },
+
+  async "a team's nodes show the states of their own runs"() {
+    mkdirSync(join(world.project, ".homing/teams"), { recursive: true });
+    const node = (name, steps) => `    - { name: ${name}, agent: explore, task: "${name}\\nscript:\\n${steps}" }`;
+    writeFileSync(join(world.project, ".homing/teams/pair.yaml"), `name: pair\ngraph:\n  start: first\n  nodes:\n${node("first", "say one")}\n${node("second", "wait 3000\\nsay two")}\n  edges:\n    - { from: first, to: second }\n`);
+    await world.cli("trust", "-y");
+    const child = world.start(["team", ".homing/teams/pair.yaml", "go"]);
+    child.stdout.resume();
+    child.stderr.resume();
+    await until("the team", async () => (await world.api("/api/trees")).trees.find((row) => row.agent === "pair"));
+    const page = await open("/teams/pair");
+    // Both nodes have the same agent.
+    await page.locator(".node", { hasText: "first" }).and(page.locator(".n-done")).waitFor();
+    await page.locator(".node", { hasText: "second" }).and(page.locator(".n-running")).waitFor();
+    await page.locator(".node", { hasText: "second" }).and(page.locator(".n-done")).waitFor();
     await close(page);
   },
 
@@ -233,16 +332,27 @@ const tests = {
     const complete = [];
     const times = [await paint(), await paint(), await paint()];
     await page.getByRole("button", { name: /Unfold 1000 runs/ }).click();
+    const top = await page.evaluate(() => document.querySelector(".grid").getBoundingClientRect());
+    assert.ok(top.top <= 120, `the rows begin at ${top.top} pixels`);
+    assert.ok(top.height / 32 >= 20, `${top.height / 32} rows are on the screen`);
+    // What the browser's compositor drew, not what the page counted.
+    await browser.startTracing(page, { categories: ["-*", "devtools.timeline.frame", "disabled-by-default-devtools.timeline.frame", "blink.user_timing"] });
     const frames = await page.evaluate(async () => {
       const grid = document.querySelector(".grid");
-      const times = [];
+      performance.mark("scroll-begins");
       const end = performance.now() + 1500;
       while (performance.now() < end) {
-        times.push(await new Promise(requestAnimationFrame));
+        await new Promise(requestAnimationFrame);
         grid.scrollTop += 90;
       }
-      return { rate: (times.length - 1) / ((times[times.length - 1] - times[0]) / 1000), top: grid.scrollTop, drawn: document.querySelectorAll('[role="treeitem"]').length };
+      performance.mark("scroll-ends");
+      return { top: grid.scrollTop, drawn: document.querySelectorAll('[role="treeitem"]').length };
     });
+    const { traceEvents } = JSON.parse((await browser.stopTracing()).toString());
+    const mark = (name) => traceEvents.find((event) => event.name === name)?.ts;
+    const [begin, end] = [mark("scroll-begins"), mark("scroll-ends")];
+    const drawn = traceEvents.filter((event) => event.name === "DrawFrame" && event.ts >= begin && event.ts <= end);
+    frames.rate = drawn.length / ((end - begin) / 1e6);
     console.log(`  first paint ${times.join(", ")} ms, complete ${complete.join(", ")} ms, ${frames.rate.toFixed(0)} frames a second, ${frames.drawn} rows drawn`);
     assert.ok(frames.top > 1000, "it scrolled");
     assert.ok(frames.drawn < 120, "only rows on the screen are drawn");
