@@ -1,6 +1,7 @@
 //! Messages: tasks, replies and tool results. Transcripts and model requests are lists of them.
 
 use std::{
+    any::Any,
     borrow::Cow,
     sync::{Arc, OnceLock},
 };
@@ -291,6 +292,8 @@ pub struct TranscriptEntry {
     pub refusal: Option<CallRefusal>,
     /// Cached encoding for the run's wire.
     pub encoding: Encoding,
+    /// Value that a program derived from the message.
+    pub derived: Derived,
     measure: OnceLock<Measure>,
 }
 
@@ -370,7 +373,14 @@ impl TranscriptEntry {
     }
 
     fn build(message: Message, origin: MessageOrigin, refusal: Option<CallRefusal>) -> Self {
-        Self { message, origin, refusal, encoding: Encoding::default(), measure: OnceLock::new() }
+        Self {
+            message,
+            origin,
+            refusal,
+            encoding: Encoding::default(),
+            derived: Derived::default(),
+            measure: OnceLock::new(),
+        }
     }
 
     /// Returns the size of the message as JSON, in bytes; the bound on input tokens starts from it.
@@ -399,6 +409,23 @@ pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 /// Computes FNV-1a of a value as JSON.
 pub fn json_hash(value: &impl Serialize) -> u64 {
     Measure::of(value).hash
+}
+
+/// Value that is derived from a message once. A program such as a team reads its whole transcript at each turn.
+#[derive(Default)]
+pub struct Derived(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl Derived {
+    /// Returns the value, or creates it with `make`; `None` if a value of another type was derived before.
+    pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(make())).downcast_ref()
+    }
+}
+
+impl std::fmt::Debug for Derived {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "Derived" } else { "-" })
+    }
 }
 
 /// Cached encoding of a value for one wire. It is cached for the first wire that asks; other wires encode each time.

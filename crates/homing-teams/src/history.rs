@@ -50,7 +50,7 @@ pub(crate) struct EarlierTurn<'a> {
 /// A call of the team with its result.
 struct FinishedCall<'a> {
     result: &'a ToolResult,
-    refusal: Option<&'a CallRefusal>,
+    entry: &'a TranscriptEntry,
 }
 
 /// The result of a job that has ended.
@@ -81,13 +81,16 @@ pub(crate) enum JobState {
     Ended(JobResult),
 }
 
-impl FinishedCall<'_> {
-    /// The runtime's report about the run that a `delegate` call started, or the reason why it cannot be read. A delegation
-    /// that never became a run has none.
-    fn report(&self) -> Option<Result<ChildReport, String>> {
+/// The report about a run, or the reason why it cannot be read.
+type ReadReport = Result<ChildReport, String>;
+
+impl<'a> FinishedCall<'a> {
+    /// The runtime's report about the run that a `delegate` call started. A delegation that never became a run has none. It is
+    /// decoded once, because a team looks at all of its calls at every turn.
+    fn report(&self) -> Option<&'a ReadReport> {
         let data = self.result.data.as_ref().filter(|_| self.result.name == DELEGATE)?;
-        let report = ChildReport::deserialize(data);
-        Some(report.map_err(|error| format!("the report of the run cannot be read: {error}")))
+        let unreadable = |error| format!("the report of the run cannot be read: {error}");
+        self.entry.derived.get_or_make::<ReadReport>(|| ChildReport::deserialize(data).map_err(unreadable))
     }
 
     /// Returns whether the call left a run running.
@@ -174,7 +177,7 @@ impl<'a> History<'a> {
                 }
                 Message::User { .. } => (),
                 Message::Assistant(_) => (has_begun, history.new_endings) = (true, 0),
-                Message::Tool(result) => history.add(result, entry.refusal.as_ref()),
+                Message::Tool(result) => history.add(result, entry),
             }
         }
         history.task = continued(&messages[..begin], history.own_task);
@@ -189,7 +192,7 @@ impl<'a> History<'a> {
         self.calls.retain(|_, call| match call.report() {
             None => call.result.name != DELEGATE,
             Some(Err(_)) => true,
-            Some(Ok(report)) => !ended_by_others_limit(&report) && !places.contains(&report.place),
+            Some(Ok(report)) => !ended_by_others_limit(report) && !places.contains(&report.place),
         });
         let (calls, ended) = (&self.calls, &self.ended);
         self.order.retain(|ending| match ending {
@@ -198,9 +201,9 @@ impl<'a> History<'a> {
         });
     }
 
-    fn add(&mut self, result: &'a ToolResult, refusal: Option<&'a CallRefusal>) {
+    fn add(&mut self, result: &'a ToolResult, entry: &'a TranscriptEntry) {
         if result.name != WAIT {
-            let call = FinishedCall { result, refusal };
+            let call = FinishedCall { result, entry };
             if !call.is_running() {
                 self.order.push(Ending::Call(&result.call_id));
                 self.new_endings += 1;
@@ -209,14 +212,14 @@ impl<'a> History<'a> {
             return;
         }
         // A `wait` that was refused has no reports; the team waits again.
-        let reports = result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok());
-        for mut report in reports.unwrap_or_default().runs {
-            let output = report.output.take().unwrap_or_default();
+        let read = || result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok()).unwrap_or_default();
+        for report in entry.derived.get_or_make::<ChildReports>(read).iter().flat_map(|reports| &reports.runs) {
             let place = report.place.clone();
             if self.ended.contains_key(&place) {
                 continue;
             }
-            self.ended.insert(place.clone(), JobResult::of_run(report, output));
+            let output = report.output.clone().unwrap_or_default();
+            self.ended.insert(place.clone(), JobResult::of_run(report.clone(), output));
             self.order.push(Ending::Run(place));
             self.new_endings += 1;
         }
@@ -232,7 +235,7 @@ impl<'a> History<'a> {
                 Err(place) => return JobState::Running { place },
             };
             // A run that the user cancelled is not started again, and neither is a call that may have had its effect.
-            let is_final = job.status == Status::Cancelled || call.refusal == Some(&CallRefusal::OutcomeUnknown);
+            let is_final = job.status == Status::Cancelled || call.entry.refusal == Some(CallRefusal::OutcomeUnknown);
             if job.is_done() || attempt == retries || is_final {
                 return JobState::Ended(job);
             }
@@ -245,11 +248,11 @@ impl<'a> History<'a> {
         let output = || call.result.text.clone();
         match call.report() {
             None => Ok(JobResult::of_tool(call.result)),
-            Some(Err(why)) => Ok(JobResult::unreadable(why, output())),
+            Some(Err(why)) => Ok(JobResult::unreadable(why.clone(), output())),
             Some(Ok(report)) if report.status == Status::Running => {
-                self.ended.get(&report.place).cloned().ok_or(report.place)
+                self.ended.get(&report.place).cloned().ok_or_else(|| report.place.clone())
             }
-            Some(Ok(report)) => Ok(JobResult::of_run(report, output())),
+            Some(Ok(report)) => Ok(JobResult::of_run(report.clone(), output())),
         }
     }
 
@@ -295,8 +298,8 @@ impl<'a> History<'a> {
     #[cfg(feature = "scripts")]
     fn started(&self) -> impl Iterator<Item = (Place, &'a str)> {
         self.calls.iter().filter_map(|(id, call)| {
-            let report = call.report()?.ok().filter(|report| report.status == Status::Running)?;
-            Some((report.place, *id))
+            let report = call.report()?.as_ref().ok().filter(|report| report.status == Status::Running)?;
+            Some((report.place.clone(), *id))
         })
     }
 
