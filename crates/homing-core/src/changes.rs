@@ -124,7 +124,7 @@ pub fn tree_changes<'a>(records: impl IntoIterator<Item = &'a Record>) -> TreeCh
                     open.insert(called.key, UnrecordedChange { run: record.run, place, what, why });
                 }
             }
-            Fact::Returned { key, result, refused: None } => {
+            Fact::Returned { key, result, refused: None, .. } => {
                 let Some(run) = runs.get(&record.run) else { continue };
                 let began = open.remove(key);
                 changes.files.extend(receipts(result).into_iter().map(|receipt| FileChange::new(run, receipt)));

@@ -15,7 +15,7 @@ use crate::{
     message::{Image, Message, Reply, ToolCall, ToolResult, Usage},
     model::AskFailure,
     place::Place,
-    question::{Answer, Question, QuestionId},
+    question::{Answer, Question, QuestionId, RequestedCall},
     taint::Origin,
     tool::{CallKey, Replay},
 };
@@ -84,6 +84,9 @@ pub enum Fact {
         /// Reason why the call was not executed, if it was not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<CallRefusal>,
+        /// The call, if the rules or the user denied it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        denied: Option<Box<RequestedCall>>,
     },
     /// The run asks the user, and the call waits. Ends with `Answered`, or with the call.
     Questioned {

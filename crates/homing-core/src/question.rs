@@ -4,15 +4,49 @@
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    message::{FNV_START, fnv},
+    message::{Args, FNV_START, ToolCall, fnv},
     place::Place,
     rule::Rule,
     run::Run,
     tool::CallKey,
 };
+
+/// A call that an agent wants to make, as the user is asked about it or as it was denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RequestedCall {
+    /// Name of the agent.
+    pub agent: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Value,
+}
+
+impl RequestedCall {
+    /// Creates the call of `tool` by `agent`.
+    pub fn new(agent: impl Into<String>, tool: impl Into<String>, args: Value) -> Self {
+        Self { agent: agent.into(), tool: tool.into(), args }
+    }
+
+    /// Creates a call of `agent` as its model wrote it.
+    pub fn written(agent: impl Into<String>, call: &ToolCall) -> Self {
+        let args = match &call.args {
+            Args::Json(args) => args.clone(),
+            Args::Malformed(text) => Value::from(text.as_str()),
+        };
+        Self::new(agent, &call.name, args)
+    }
+
+    /// Returns whether the call is not known, as in journals of earlier versions.
+    pub fn is_unknown(&self) -> bool {
+        self.tool.is_empty()
+    }
+}
 
 /// A question to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +56,11 @@ pub struct Question {
     pub text: String,
     /// Answers to choose from; if empty, the answer is free text.
     pub options: Vec<String>,
-    /// The call that it concerns.
+    /// Identity of the call that it concerns.
     pub key: CallKey,
+    /// The call: agent, tool and arguments. The runtime sets it.
+    #[serde(default, skip_serializing_if = "RequestedCall::is_unknown")]
+    pub call: RequestedCall,
     /// Fingerprint of the arguments of the call, to which an answer is bound.
     #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub args_hash: u64,
@@ -37,7 +74,15 @@ pub struct Question {
 impl Question {
     /// Creates a question of the call `key` that is answered with text.
     pub fn new(text: impl Into<String>, key: CallKey) -> Self {
-        Self { text: text.into(), options: Vec::new(), key, args_hash: 0, rule: None, exact: Vec::new() }
+        let (text, call) = (text.into(), RequestedCall::default());
+        Self { text, options: Vec::new(), key, call, args_hash: 0, rule: None, exact: Vec::new() }
+    }
+
+    /// Sets the agent, tool and arguments of the call.
+    #[must_use]
+    pub fn call(mut self, call: RequestedCall) -> Self {
+        self.call = call;
+        self
     }
 
     /// Sets the answers to choose from.
@@ -222,7 +267,11 @@ pub struct OpenQuestion {
 impl OpenQuestion {
     pub(crate) fn new(run: &Run, id: QuestionId, question: &Question) -> Self {
         let agent = run.spawned.agent.name.clone();
-        Self { id, run: run.id, place: run.place.clone(), agent, kind: question.kind(), question: question.clone() }
+        let mut question = question.clone();
+        if question.call.is_unknown() {
+            question.call = run.requested_call(question.key).unwrap_or_default();
+        }
+        Self { id, run: run.id, place: run.place.clone(), agent, kind: question.kind(), question }
     }
 }
 

@@ -172,7 +172,7 @@ impl RunTree {
                 self.runs[at].fold(clock).called(called);
                 self.up_from(Some(at), |run| run.subtree.tool_calls += 1);
             }
-            Fact::Returned { key, result, refused } => {
+            Fact::Returned { key, result, refused, .. } => {
                 self.runs[at].fold(clock).returned(*key, result, refused.as_ref());
             }
             Fact::Questioned { id, question } => {

@@ -146,7 +146,10 @@ fn refused_calls_keep_their_reason() {
     );
     let key = CallKey { run: ROOT, turn: 1, index: 0 };
     let refused = Some(CallRefusal::OutcomeUnknown);
-    story.record(ROOT, Fact::Returned { key, result: result("bash", "unknown"), refused: refused.clone() });
+    story.record(
+        ROOT,
+        Fact::Returned { key, result: result("bash", "unknown"), refused: refused.clone(), denied: None },
+    );
     assert_eq!(story.root().transcript().last().unwrap().refusal, refused);
     assert!(matches!(story.root().next_step(), Step::Ask { purpose: Purpose::Turn, nudge: None }));
 }
@@ -164,7 +167,7 @@ fn sixth_identical_call_leads_to_the_last_turn() {
         let call = ToolCall { id: "c0".into(), name: "read".into(), args: Args::Json(json!({"path": "a"})) };
         let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None };
         story.record(ROOT, Fact::Called(Box::new(called)));
-        story.record(ROOT, Fact::Returned { key, result: result("read", "same"), refused: None });
+        story.record(ROOT, Fact::Returned { key, result: result("read", "same"), refused: None, denied: None });
     }
     let Step::Ask { purpose: Purpose::Landing(hit), nudge: None } = story.root().next_step() else {
         panic!("{:?}", story.root().next_step())

@@ -118,7 +118,7 @@ impl SpanFold {
                 return run.replied(record, Ok(reply.clone()), reply.usage, *first_token_ms);
             }
             Fact::AskFailed { failure, charge } => return run.replied(record, Err(failure.clone()), *charge, None),
-            Fact::Returned { key, result, refused } => return Some(run.returned(record, *key, result, refused)),
+            Fact::Returned { key, result, refused, .. } => return Some(run.returned(record, *key, result, refused)),
             Fact::Ended(_) if run.is_over => (),
             Fact::Ended(ended) => {
                 tree.open -= 1;

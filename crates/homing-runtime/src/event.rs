@@ -10,7 +10,11 @@ use std::{
 
 pub use futures_util::Stream;
 use futures_util::stream::{self, StreamExt};
-use homing_core::{fact::Record, place::Place, tool::Question};
+use homing_core::{
+    fact::{Fact, Record},
+    place::Place,
+    question::{Question, RequestedCall},
+};
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
@@ -85,6 +89,28 @@ impl TransientKind {
 }
 
 impl Event {
+    /// Returns the question to the user, if this is the notice of one.
+    pub fn question(&self) -> Option<&Question> {
+        match self {
+            Self::Transient(notice) => match &notice.kind {
+                TransientKind::Question(question) => Some(question),
+                _ => None,
+            },
+            Self::Fact(_) | Self::Missed(_) => None,
+        }
+    }
+
+    /// Returns the call that was denied, if this is the fact of a denial.
+    pub fn denied(&self) -> Option<&RequestedCall> {
+        match self {
+            Self::Fact(record) => match &record.fact {
+                Fact::Returned { denied, .. } => denied.as_deref(),
+                _ => None,
+            },
+            Self::Transient(_) | Self::Missed(_) => None,
+        }
+    }
+
     /// The event as one JSON object: `{tree, seq, at, run, place, kind, …}`; transient notices have no `seq`.
     pub fn to_json(&self) -> Value {
         match self {

@@ -171,8 +171,9 @@ fn copy(record: &Record, seq: u64, at: u64, ids: &HashMap<Uuid, Uuid>) -> Record
             ..Spawned::clone(spawned)
         })),
         Fact::Called(called) => Fact::Called(Box::new(Called { key: key(called.key), ..Called::clone(called) })),
-        Fact::Returned { key: call, result, refused } => {
-            Fact::Returned { key: key(*call), result: result.clone(), refused: refused.clone() }
+        Fact::Returned { key: call, result, refused, denied } => {
+            let (refused, denied) = (refused.clone(), denied.clone());
+            Fact::Returned { key: key(*call), result: result.clone(), refused, denied }
         }
         Fact::Told { from, message } => Fact::Told { from: from.map(id), message: message.clone() },
         Fact::Asked(_)

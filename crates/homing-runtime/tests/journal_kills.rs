@@ -219,7 +219,7 @@ fn check_asks(records: &[Arc<Record>], seen: &HashMap<String, usize>, kills: &st
 fn check_calls(records: &[Arc<Record>], made: &HashMap<String, usize>, kills: &str) -> u64 {
     let mut unknown = 0;
     for record in records {
-        let Fact::Returned { key, result, refused } = &record.fact else { continue };
+        let Fact::Returned { key, result, refused, .. } = &record.fact else { continue };
         let times = made.get(&format!("{} {key}", result.name)).copied().unwrap_or(0);
         match (result.name.as_str(), refused) {
             ("change", None) => assert_eq!(times, 1, "{kills}"),

@@ -16,7 +16,12 @@ struct Deploy {
 }
 
 async fn decide(question: Question) -> Answer {
-    if question.text.contains("staging") { Answer::Yes } else { Answer::No }
+    let call = &question.call;
+    if call.agent == "releaser" && call.tool == "deploy" && call.args["to"] == "staging" {
+        Answer::Yes
+    } else {
+        Answer::Text("only staging is open".to_owned())
+    }
 }
 
 /// Runs the example and returns its result.
@@ -41,8 +46,13 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
         .permissions(Permissions::default().ask(["deploy"]))
         .on_ask(ask_fn(decide))
         .build()?;
-    let result = homing.spawn(Task::new("releaser", "release"))?.await;
-    Ok(format!("{}; denied: {}", result.output, result.denied.len()))
+    let run = homing.spawn(Task::new("releaser", "release"))?;
+    let mut denied = Vec::new();
+    let mut events = run.events_from(0);
+    while let Some(event) = events.next().await {
+        denied.extend(event.denied().map(|call| format!("{} {} {}", call.agent, call.tool, call.args["to"])));
+    }
+    Ok(format!("{}; denied: {}", run.await.output, denied.join(", ")))
 }
 
 #[tokio::main]

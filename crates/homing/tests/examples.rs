@@ -90,7 +90,8 @@ async fn example_07_serves_runs_and_their_events() {
 #[tokio::test]
 async fn example_08_asks_before_it_deploys() {
     let said = permissions::example().await.unwrap();
-    assert!(said.contains("denied: 1") && !said.contains("deployed to production"), "{said}");
+    let declined = "denied: deploy: the user declined: only staging is open";
+    assert_eq!(said, format!("{declined}; denied: releaser deploy \"production\""));
 }
 
 #[tokio::test]

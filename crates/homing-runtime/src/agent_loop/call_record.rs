@@ -5,6 +5,7 @@ use std::sync::Arc;
 use homing_core::{
     fact::{CallRefusal, Called, Fact},
     message::{Args, ToolCall, ToolResult},
+    question::RequestedCall,
     rule::Rule,
     run::CallState,
     taint::Origin,
@@ -153,7 +154,13 @@ impl CallRecorder {
             data: output.data,
             is_error: output.is_error,
         });
-        drop(self.run.record(Fact::Returned { key: state.key, result, refused }));
+        let is_denied = matches!(refused, Some(CallRefusal::Denied | CallRefusal::NoApprover { .. }));
+        let denied = is_denied.then(|| {
+            let agent = self.run.read(|run| run.spawned.agent.name.clone());
+            let written = RequestedCall::written(agent, &state.call);
+            Box::new(RequestedCall::new(written.agent, name, written.args))
+        });
+        drop(self.run.record(Fact::Returned { key: state.key, result, refused, denied }));
     }
 
     /// Records that a call was not made.

@@ -6,7 +6,7 @@ use homing_core::{
     authority::Decision,
     fact::CallRefusal,
     hooks::{HookCall, HookDecision},
-    question::{Answer, Question},
+    question::{Answer, Question, RequestedCall},
     rule::{Rule, Subject, Subjects},
     taint::{TaintMode, uses_network},
     tool::{CallHost, CallKey, Tool, ToolContext, ToolSpec},
@@ -101,8 +101,7 @@ impl CallPermissions {
             }
             HookDecision::Ask { why } => {
                 let text = question_text(tool, context, &tool.subjects(context, args), args, Some(&why));
-                let question =
-                    Question::new(text, context.key).args_hash(tool_host::args_hash(args)).rule(HOOK.to_owned());
+                let question = asked_about(tool, context, args, text).rule(HOOK.to_owned());
                 self.request_approval(&*context.host, question, &[]).await?;
                 Ok(AllowedCall { changed: None, by, notes: Vec::new() })
             }
@@ -178,8 +177,7 @@ impl CallPermissions {
         let exact = Rule::exactly(name, subjects);
         // Rules cannot express every call; then only one for the whole tool would allow it.
         let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
-        let args_hash = tool_host::args_hash(args);
-        let question = Question::new(text, context.key).args_hash(args_hash).rule(rule).exact(exact);
+        let question = asked_about(tool, context, args, text).rule(rule).exact(exact);
         self.request_approval(&*context.host, question, &allow).await
     }
 
@@ -216,7 +214,13 @@ impl CallPermissions {
     }
 }
 
-/// Returns the question about a call, with what it would change and the reason for asking.
+/// Creates the question about a call. A hook may have changed its arguments since the model wrote them.
+fn asked_about(tool: &dyn Tool, context: &ToolContext, args: &Value, text: String) -> Question {
+    let call = RequestedCall::new(&*context.agent, &tool.spec().name, args.clone());
+    Question::new(text, context.key).call(call).args_hash(tool_host::args_hash(args))
+}
+
+/// Returns the text of the question about a call, with what it would change and the reason for asking.
 fn question_text(
     tool: &dyn Tool,
     context: &ToolContext,

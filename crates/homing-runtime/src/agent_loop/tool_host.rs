@@ -51,6 +51,10 @@ impl ToolHost {
         if question.args_hash == 0 {
             question.args_hash = self.args_hash;
         }
+        if question.call.is_unknown() {
+            let call = self.tree.read_run(self.live_run.run, |run| run.requested_call(question.key));
+            question.call = call.unwrap_or_default();
+        }
         let id = question.id();
         if let Some(answer) = self.recorded(id) {
             return answer;

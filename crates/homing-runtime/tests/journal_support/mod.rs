@@ -151,7 +151,7 @@ pub fn returned(run: Uuid, turn: u32, text: &str) -> Fact {
         data: None,
         is_error: false,
     };
-    Fact::Returned { key: CallKey { run, turn, index: 0 }, result: Arc::new(result), refused: None }
+    Fact::Returned { key: CallKey { run, turn, index: 0 }, result: Arc::new(result), refused: None, denied: None }
 }
 
 pub fn ended() -> Fact {
