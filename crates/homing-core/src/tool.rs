@@ -43,7 +43,7 @@ pub trait Tool: Send + Sync {
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// Source of the tools that an agent definition itself declares, such as those of an MCP server.
+/// Source of the tools that belong to single agents, such as those of an MCP server that one declares, or of a team.
 pub trait AgentToolSource: Send + Sync {
     /// Returns the tools for one run of `agent` and its descendants. They are dropped when the run ends, and dropping
     /// them must stop what they started.

@@ -186,8 +186,7 @@ impl Inner {
 
     /// The tools that a run of `agent` supplies, followed by the `inherited` ones that they do not hide.
     pub(crate) fn agent_tools(&self, agent: &AgentDefinition, inherited: &[Arc<dyn Tool>]) -> AgentTools {
-        let source = self.parts.agent_tools.as_ref().filter(|_| !agent.integrations.mcp_servers.is_empty());
-        let own = source.map(|source| source.tools_of(agent)).unwrap_or_default();
+        let own = self.parts.agent_tools.as_ref().map(|source| source.tools_of(agent)).unwrap_or_default();
         let visible: Vec<_> = inherited.iter().filter(|tool| !has_tool(&own, tool)).cloned().collect();
         own.into_iter().chain(visible).collect()
     }

@@ -11,7 +11,7 @@ use homing_core::{
     fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,
-    tool::ToolSpec,
+    tool::{AgentToolSource, Tool, ToolSpec},
 };
 use homing_runtime::RuntimeParts;
 use serde::Deserialize;
@@ -26,7 +26,8 @@ use crate::{
     team::{MODEL_PREFIX, Pattern, Team},
 };
 
-/// Installs `teams`: registers their members, the teams themselves as agents, their tools and their programs.
+/// Installs `teams`: registers their members, the teams themselves as agents, and their programs. The tools of a team are
+/// available to its own runs and those below them, and to no other agent.
 ///
 /// Set the host's default model in `parts.models`, not in the task: the model of a task would replace the team's program.
 ///
@@ -62,15 +63,13 @@ fn install_all(
     names: &HashMap<String, String>,
     source: &Source,
 ) -> Result<(), Vec<Diagnostic>> {
-    let mut tools: Vec<ToolSpec> = parts.tools.iter().map(|tool| tool.spec().clone()).collect();
-    tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().clone()));
-    if all.iter().any(|team| team.memory) {
-        tools.extend(memory::tools().iter().map(|tool| tool.spec().clone()));
-    }
+    let host_tools: Vec<ToolSpec> = parts.tools.iter().map(|tool| tool.spec().clone()).collect();
+    let own_tools = TeamTools::new(all, parts.agent_tools.clone());
+    let tools_for = |team: &Team| [host_tools.clone(), own_tools.specs(&team.name)].concat();
     // The agents as the teams see them: their own members first, under their own names.
     let mut seen = Registry::clone(&parts.registry);
     let mut registry = Registry::clone(&parts.registry);
-    for mut agent in all.iter().flat_map(|team| team.own_agents(&tools)) {
+    for mut agent in all.iter().flat_map(|team| team.own_agents(&tools_for(team))) {
         seen.register(agent.clone());
         if let Some(name) = names.get(&agent.name) {
             agent.name.clone_from(name);
@@ -82,13 +81,13 @@ fn install_all(
     for registry in [&mut seen, &mut registry] {
         person::register(registry, all);
     }
-    let mut problems = check::problems(all, &seen, &tools);
+    let mut problems = check::problems(all, &seen, &host_tools);
     problems.retain(Problem::is_error);
     if !problems.is_empty() {
         return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
     }
     for team in all {
-        let mut definition = agent(team, &seen, &tools, names);
+        let mut definition = agent(team, &seen, &tools_for(team), names);
         definition.source = source.clone();
         seen.register(definition.clone());
         registry.register(definition);
@@ -102,11 +101,7 @@ fn install_all(
     let person = all.iter().any(|team| person::takes_part(team)).then(|| (person::MODEL.to_owned(), person::model()));
     let programs = programs.chain(person).collect();
     parts.models = Arc::new(TeamModels { programs, inner: parts.models.clone() });
-    parts.tools.extend(all.iter().flat_map(|team| team.tools.clone()));
-    let has_memory = parts.tools.iter().any(|tool| tool.spec().name == memory::NAMES[0]);
-    if !has_memory && all.iter().any(|team| team.memory) {
-        parts.tools.extend(memory::tools());
-    }
+    parts.agent_tools = Some(Arc::new(own_tools));
     parts.registry = Arc::new(registry);
     Ok(())
 }
@@ -174,6 +169,34 @@ fn from_record(record: &Value) -> Option<Team> {
     team.source = record.get("source").and_then(|source| TeamSource::deserialize(source).ok()).unwrap_or_default();
     team.teams = record.get("teams")?.as_array()?.iter().map(from_record).collect::<Option<_>>()?;
     Some(team)
+}
+
+/// The tools of each team, for its own runs and those below them, and the tools that other agents supply.
+struct TeamTools {
+    by_team: HashMap<String, Vec<Arc<dyn Tool>>>,
+    others: Option<Arc<dyn AgentToolSource>>,
+}
+
+impl TeamTools {
+    fn new(all: &[&Team], others: Option<Arc<dyn AgentToolSource>>) -> Self {
+        let tools = |team: &Team| {
+            let memory = if team.memory { memory::tools() } else { Vec::new() };
+            team.tools.iter().cloned().chain(memory).collect()
+        };
+        Self { by_team: all.iter().map(|team| (team.name.clone(), tools(team))).collect(), others }
+    }
+
+    fn specs(&self, team: &str) -> Vec<ToolSpec> {
+        self.by_team.get(team).into_iter().flatten().map(|tool| tool.spec().clone()).collect()
+    }
+}
+
+impl AgentToolSource for TeamTools {
+    fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
+        let own = self.by_team.get(&agent.name).into_iter().flatten().cloned();
+        let others = self.others.iter().flat_map(|source| source.tools_of(agent));
+        own.chain(others).collect()
+    }
 }
 
 /// The programs of teams, and the models of the host.

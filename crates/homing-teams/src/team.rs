@@ -46,7 +46,7 @@ pub struct Team {
     pub agents: Vec<AgentDefinition>,
     /// Teams that are part of the team.
     pub teams: Vec<Team>,
-    /// Tools that are part of the team.
+    /// Tools that are part of the team: other agents do not get them.
     pub tools: Vec<Arc<dyn Tool>>,
     /// True if members share a memory that lasts as long as the run.
     pub memory: bool,
@@ -172,7 +172,7 @@ impl Team {
         self
     }
 
-    /// Adds a tool that is part of the team.
+    /// Adds a tool that is part of the team: its members may use it, other agents may not.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
