@@ -19,119 +19,72 @@ use crate::{
     tool::{CallHost, CallKey, Effect, Replay, ToolContext, ToolOutput, ToolSpec, ToolState},
 };
 
-impl Usage {
-    /// Sets the tokens sent, cached ones included.
-    #[must_use]
-    pub fn input(mut self, input: u64) -> Self {
-        self.input = input;
-        self
-    }
-
-    /// Sets the tokens read from the provider's cache.
-    #[must_use]
-    pub fn cached(mut self, cached: u64) -> Self {
-        self.cached = cached;
-        self
-    }
-
-    /// Sets the tokens written to the provider's cache.
-    #[must_use]
-    pub fn cache_write(mut self, cache_write: u64) -> Self {
-        self.cache_write = cache_write;
-        self
-    }
-
-    /// Sets the tokens received, reasoning included.
-    #[must_use]
-    pub fn output(mut self, output: u64) -> Self {
-        self.output = output;
-        self
-    }
-
-    /// Sets the tokens spent on reasoning.
-    #[must_use]
-    pub fn reasoning(mut self, reasoning: u64) -> Self {
-        self.reasoning = reasoning;
-        self
-    }
-
-    /// Sets the cost in millionths of a US dollar.
-    #[must_use]
-    pub fn cost_micros(mut self, cost_micros: u64) -> Self {
-        self.cost_micros = cost_micros;
-        self
-    }
-
-    /// Sets whether these are worst-case estimates.
-    #[must_use]
-    pub fn estimated(mut self, estimated: bool) -> Self {
-        self.estimated = estimated;
-        self
-    }
+/// Defines setters that are named like their fields. A type with a lifetime is followed by it.
+macro_rules! setters {
+    ($type:ty $(; $lifetime:lifetime)? { $($(#[$doc:meta])* $field:ident: $argument:ty,)* }) => {
+        impl$(<$lifetime>)? $type {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $field(mut self, $field: $argument) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
 }
+
+setters! { Usage {
+    /// Sets the tokens sent, cached ones included.
+    input: u64,
+    /// Sets the tokens read from the provider's cache.
+    cached: u64,
+    /// Sets the tokens written to the provider's cache.
+    cache_write: u64,
+    /// Sets the tokens received, reasoning included.
+    output: u64,
+    /// Sets the tokens spent on reasoning.
+    reasoning: u64,
+    /// Sets the cost in millionths of a US dollar.
+    cost_micros: u64,
+    /// Sets whether these are worst-case estimates.
+    estimated: bool,
+} }
 
 impl Reply {
     /// Creates a reply of these parts that is complete.
     pub fn new(parts: Vec<Part>) -> Self {
         Self { parts, ..Self::default() }
     }
-
-    /// Sets the parts.
-    #[must_use]
-    pub fn parts(mut self, parts: Vec<Part>) -> Self {
-        self.parts = parts;
-        self
-    }
-
-    /// Sets the reason why the model stopped.
-    #[must_use]
-    pub fn stop(mut self, stop: StopReason) -> Self {
-        self.stop = stop;
-        self
-    }
-
-    /// Sets the usage.
-    #[must_use]
-    pub fn usage(mut self, usage: Usage) -> Self {
-        self.usage = usage;
-        self
-    }
-
-    /// Sets the name of the model that answered.
-    #[must_use]
-    pub fn model(mut self, model: impl Into<Option<String>>) -> Self {
-        self.model = model.into();
-        self
-    }
-
-    /// Sets the tool whose call the output limit cut.
-    #[must_use]
-    pub fn cut_call(mut self, cut_call: impl Into<Option<String>>) -> Self {
-        self.cut_call = cut_call.into();
-        self
-    }
-
-    /// Sets the results of a program.
-    #[must_use]
-    pub fn data(mut self, data: impl Into<Option<Value>>) -> Self {
-        self.data = data.into();
-        self
-    }
 }
+
+setters! { Reply {
+    /// Sets the parts.
+    parts: Vec<Part>,
+    /// Sets the reason why the model stopped.
+    stop: StopReason,
+    /// Sets the usage.
+    usage: Usage,
+    /// Sets the name of the model that answered.
+    model: impl Into<Option<String>>,
+    /// Sets the tool whose call the output limit cut.
+    cut_call: impl Into<Option<String>>,
+    /// Sets the results of a program.
+    data: impl Into<Option<Value>>,
+} }
 
 impl Image {
     /// Creates an image, or a document, of base64 text.
     pub fn new(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
         Self { media_type: media_type.into(), base64: base64.into(), pages: None }
     }
-
-    /// Sets the number of pages of a document.
-    #[must_use]
-    pub fn pages(mut self, pages: impl Into<Option<u32>>) -> Self {
-        self.pages = pages.into();
-        self
-    }
 }
+
+setters! { Image {
+    /// Sets the number of pages of a document.
+    pages: impl Into<Option<u32>>,
+} }
 
 impl Attachment {
     /// Creates an attachment.
@@ -140,100 +93,45 @@ impl Attachment {
     }
 }
 
-impl ModelCard {
+setters! { ModelCard {
     /// Sets the name of the rate limiter.
-    #[must_use]
-    pub fn rate_limit_key(mut self, rate_limit_key: impl Into<String>) -> Self {
-        self.rate_limit_key = rate_limit_key.into();
-        self
-    }
-
+    rate_limit_key: impl Into<String>,
     /// Sets the prices; `None` if they are not known.
-    #[must_use]
-    pub fn rates(mut self, rates: impl Into<Option<Rates>>) -> Self {
-        self.rates = rates.into();
-        self
-    }
-
+    rates: impl Into<Option<Rates>>,
     /// Sets the maximum number of tokens in a request and its reply.
-    #[must_use]
-    pub fn context_window(mut self, context_window: impl Into<Option<u64>>) -> Self {
-        self.context_window = context_window.into();
-        self
-    }
-
+    context_window: impl Into<Option<u64>>,
     /// Sets the maximum number of output tokens.
-    #[must_use]
-    pub fn max_output(mut self, max_output: impl Into<Option<u64>>) -> Self {
-        self.max_output = max_output.into();
-        self
-    }
-
+    max_output: impl Into<Option<u64>>,
     /// Sets the abilities.
-    #[must_use]
-    pub fn abilities(mut self, abilities: impl Into<Option<Abilities>>) -> Self {
-        self.abilities = abilities.into();
-        self
-    }
-}
+    abilities: impl Into<Option<Abilities>>,
+} }
 
-impl Rates {
+setters! { Rates {
     /// Sets the price of input.
-    #[must_use]
-    pub fn input(mut self, input: u64) -> Self {
-        self.input = input;
-        self
-    }
-
+    input: u64,
     /// Sets the price of input read from the cache.
-    #[must_use]
-    pub fn cached(mut self, cached: u64) -> Self {
-        self.cached = cached;
-        self
-    }
-
+    cached: u64,
     /// Sets the price of input written to the cache.
-    #[must_use]
-    pub fn cache_write(mut self, cache_write: u64) -> Self {
-        self.cache_write = cache_write;
-        self
-    }
-
+    cache_write: u64,
     /// Sets the price of output.
-    #[must_use]
-    pub fn output(mut self, output: u64) -> Self {
-        self.output = output;
-        self
-    }
-
+    output: u64,
     /// Sets the higher prices of long requests.
-    #[must_use]
-    pub fn above(mut self, above: Vec<(u64, Rates)>) -> Self {
-        self.above = above;
-        self
-    }
-}
+    above: Vec<(u64, Rates)>,
+} }
 
 impl AskFailure {
     /// Creates a failure with its cost.
     pub fn new(error: ModelError, charge: Charge) -> Self {
         Self { error, charge, partial: String::new() }
     }
-
-    /// Sets the cost of the failed attempt.
-    #[must_use]
-    pub fn charge(mut self, charge: Charge) -> Self {
-        self.charge = charge;
-        self
-    }
-
-    /// Sets the text that had arrived.
-    #[must_use]
-    pub fn partial(mut self, partial: impl Into<String>) -> Self {
-        self.partial = partial.into();
-        self
-    }
 }
+
+setters! { AskFailure {
+    /// Sets the cost of the failed attempt.
+    charge: Charge,
+    /// Sets the text that had arrived.
+    partial: impl Into<String>,
+} }
 
 impl<'a> ModelRequest<'a> {
     /// Creates a request without limits and settings of its own. `key` is the same for every attempt at one step.
@@ -251,109 +149,44 @@ impl<'a> ModelRequest<'a> {
             key,
         }
     }
+}
 
+setters! { ModelRequest<'a>; 'a {
     /// Sets the system prompt.
-    #[must_use]
-    pub fn system(mut self, system: &'a str) -> Self {
-        self.system = system;
-        self
-    }
-
+    system: &'a str,
     /// Sets the transcript.
-    #[must_use]
-    pub fn messages(mut self, messages: &'a [Arc<TranscriptEntry>]) -> Self {
-        self.messages = messages;
-        self
-    }
-
+    messages: &'a [Arc<TranscriptEntry>],
     /// Sets the available tools.
-    #[must_use]
-    pub fn tools(mut self, tools: &'a Toolbox) -> Self {
-        self.tools = tools;
-        self
-    }
-
+    tools: &'a Toolbox,
     /// Sets whether tools may or must be called.
-    #[must_use]
-    pub fn choice(mut self, choice: ToolChoice) -> Self {
-        self.choice = choice;
-        self
-    }
-
+    choice: ToolChoice,
     /// Sets the maximum number of output tokens.
-    #[must_use]
-    pub fn max_output(mut self, max_output: u64) -> Self {
-        self.max_output = max_output;
-        self
-    }
-
+    max_output: u64,
     /// Sets the reasoning effort.
-    #[must_use]
-    pub fn effort(mut self, effort: impl Into<Option<Effort>>) -> Self {
-        self.effort = effort.into();
-        self
-    }
-
+    effort: impl Into<Option<Effort>>,
     /// Sets the temperature in thousandths.
-    #[must_use]
-    pub fn temperature_milli(mut self, temperature_milli: impl Into<Option<u32>>) -> Self {
-        self.temperature_milli = temperature_milli.into();
-        self
-    }
-
+    temperature_milli: impl Into<Option<u32>>,
     /// Sets further settings.
-    #[must_use]
-    pub fn sampling(mut self, sampling: &'a Sampling) -> Self {
-        self.sampling = sampling;
-        self
-    }
-
+    sampling: &'a Sampling,
     /// Sets the time until the run's deadline.
-    #[must_use]
-    pub fn time_left(mut self, time_left: impl Into<Option<Duration>>) -> Self {
-        self.time_left = time_left.into();
-        self
-    }
-}
+    time_left: impl Into<Option<Duration>>,
+} }
 
-impl ToolSpec {
+setters! { ToolSpec {
     /// Sets the treatment of an interrupted call in a resumed run.
-    #[must_use]
-    pub fn replay(mut self, replay: Replay) -> Self {
-        self.replay = replay;
-        self
-    }
-
+    replay: Replay,
     /// Sets the effect of a call.
-    #[must_use]
-    pub fn effect(mut self, effect: Effect) -> Self {
-        self.effect = effect;
-        self
-    }
-}
+    effect: Effect,
+} }
 
-impl ToolOutput {
+setters! { ToolOutput {
     /// Sets the images and documents for the model.
-    #[must_use]
-    pub fn images(mut self, images: Vec<Image>) -> Self {
-        self.images = images;
-        self
-    }
-
+    images: Vec<Image>,
     /// Sets the result as JSON, for programs.
-    #[must_use]
-    pub fn data(mut self, data: impl Into<Option<Value>>) -> Self {
-        self.data = data.into();
-        self
-    }
-
+    data: impl Into<Option<Value>>,
     /// Sets whether the tool failed.
-    #[must_use]
-    pub fn is_error(mut self, is_error: bool) -> Self {
-        self.is_error = is_error;
-        self
-    }
-}
+    is_error: bool,
+} }
 
 impl ToolContext {
     /// Creates the context of a call.
@@ -368,127 +201,55 @@ impl ToolContext {
     ) -> Self {
         Self { key, place, agent: agent.into(), workdir: workdir.into(), authority, state, host, trace: None }
     }
-
-    /// Sets the run's working folder.
-    #[must_use]
-    pub fn workdir(mut self, workdir: impl Into<PathBuf>) -> Self {
-        self.workdir = workdir.into();
-        self
-    }
-
-    /// Sets the runtime's side of the call.
-    #[must_use]
-    pub fn host(mut self, host: Arc<dyn CallHost>) -> Self {
-        self.host = host;
-        self
-    }
 }
+
+setters! { ToolContext {
+    /// Sets the run's working folder.
+    workdir: impl Into<PathBuf>,
+    /// Sets the runtime's side of the call.
+    host: Arc<dyn CallHost>,
+} }
 
 impl Grant {
     /// Creates permissions with these rules, without folders and network, and with commands confined.
     pub fn new(layers: Vec<Arc<Layer>>) -> Self {
         Self { layers, read: Vec::new(), write: Vec::new(), network: Network::Off, sandbox: Sandbox::WorkspaceWrite }
     }
+}
 
+setters! { Grant {
     /// Sets the rules.
-    #[must_use]
-    pub fn layers(mut self, layers: Vec<Arc<Layer>>) -> Self {
-        self.layers = layers;
-        self
-    }
-
+    layers: Vec<Arc<Layer>>,
     /// Sets the folders that may be read.
-    #[must_use]
-    pub fn read(mut self, read: Vec<PathBuf>) -> Self {
-        self.read = read;
-        self
-    }
-
+    read: Vec<PathBuf>,
     /// Sets the folders that may be changed.
-    #[must_use]
-    pub fn write(mut self, write: Vec<PathBuf>) -> Self {
-        self.write = write;
-        self
-    }
-
+    write: Vec<PathBuf>,
     /// Sets the hosts that may be reached.
-    #[must_use]
-    pub fn network(mut self, network: Network) -> Self {
-        self.network = network;
-        self
-    }
-
+    network: Network,
     /// Sets the confinement of commands.
-    #[must_use]
-    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.sandbox = sandbox;
-        self
-    }
-}
+    sandbox: Sandbox,
+} }
 
-impl Layer {
+setters! { Layer {
     /// Sets the calls that are allowed.
-    #[must_use]
-    pub fn allow(mut self, allow: Allow) -> Self {
-        self.allow = allow;
-        self
-    }
-
+    allow: Allow,
     /// Sets the calls that need approval.
-    #[must_use]
-    pub fn ask(mut self, ask: Vec<Rule>) -> Self {
-        self.ask = ask;
-        self
-    }
-
+    ask: Vec<Rule>,
     /// Sets the calls that are never allowed.
-    #[must_use]
-    pub fn deny(mut self, deny: Vec<Rule>) -> Self {
-        self.deny = deny;
-        self
-    }
-
+    deny: Vec<Rule>,
     /// Sets the calls that are approved in advance.
-    #[must_use]
-    pub fn settled(mut self, settled: Vec<Rule>) -> Self {
-        self.settled = settled;
-        self
-    }
-
+    settled: Vec<Rule>,
     /// Sets the permission mode.
-    #[must_use]
-    pub fn mode(mut self, mode: impl Into<Option<PermissionMode>>) -> Self {
-        self.mode = mode.into();
-        self
-    }
-}
+    mode: impl Into<Option<PermissionMode>>,
+} }
 
-impl Diagnostic {
+setters! { Diagnostic {
     /// Sets the severity.
-    #[must_use]
-    pub fn severity(mut self, severity: Severity) -> Self {
-        self.severity = severity;
-        self
-    }
-
+    severity: Severity,
     /// Sets the file.
-    #[must_use]
-    pub fn path(mut self, path: impl Into<Option<Arc<PathBuf>>>) -> Self {
-        self.path = path.into();
-        self
-    }
-
+    path: impl Into<Option<Arc<PathBuf>>>,
     /// Sets the message.
-    #[must_use]
-    pub fn message(mut self, message: impl Into<String>) -> Self {
-        self.message = message.into();
-        self
-    }
-
+    message: impl Into<String>,
     /// Sets the correction that a program can make.
-    #[must_use]
-    pub fn fix(mut self, fix: impl Into<Option<Box<Fix>>>) -> Self {
-        self.fix = fix.into();
-        self
-    }
-}
+    fix: impl Into<Option<Box<Fix>>>,
+} }
