@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use url::Url;
+use crate::url::Url;
 
 /// The place of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) fn is_same_domain(url: &str, other: &str) -> bool {
 }
 
 fn host(url: &str) -> Option<String> {
-    Url::parse(url.trim()).ok()?.host_str().map(str::to_lowercase)
+    Url::parse(url.trim()).ok().map(|url| url.host().to_owned())
 }
 
 #[cfg(test)]

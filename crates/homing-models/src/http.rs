@@ -27,7 +27,6 @@ use http::{
 };
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::ClientConfig;
-use url::Url;
 
 use body::Response;
 use connect::Proxy;
@@ -37,6 +36,7 @@ use crate::{
     classify_error::{self, ErrorBody, shortened},
     event_reader::{EventReader, SizeLimits, too_large},
     timeouts::{Deadline, StreamTimers, Timeouts, no_response},
+    url::Url,
     wire::{Decoder, StreamProgress},
 };
 
@@ -109,7 +109,7 @@ impl Peer {
     /// `provider` at the origin of `url`, if that is known.
     pub(crate) fn new(provider: &str, url: Option<&Url>) -> Self {
         match url {
-            Some(url) => Self(format!("{provider} at {}", url.origin().ascii_serialization())),
+            Some(url) => Self(format!("{provider} at {}", url.origin())),
             None => Self(provider.to_owned()),
         }
     }

@@ -28,6 +28,7 @@ mod sampling;
 mod secret;
 mod sse;
 mod timeouts;
+mod url;
 mod wire;
 
 pub use aws::{AwsCredentials, AwsProfile};

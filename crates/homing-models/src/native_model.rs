@@ -8,7 +8,6 @@ use homing_core::{
     message::{Image, Reply},
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, Sampling},
 };
-use url::Url;
 
 use crate::{
     attachments,
@@ -20,6 +19,7 @@ use crate::{
     sampling,
     secret::ApiKey,
     timeouts::Timeouts,
+    url::Url,
     wire::{
         Delivery, Wire, anthropic, bedrock,
         chat::{self, Quirks},
@@ -189,11 +189,11 @@ pub(crate) async fn served_models(row: &ProviderRow, key: &ApiKey, http: &Http) 
     if row.wire == Wire::Bedrock {
         return Err(ModelError::Unusable { reason: format!("provider `{}` does not list its models", row.name) });
     }
-    let mut url = endpoint(&row.base_url, row.wire).map_err(unusable)?;
+    let url = endpoint(&row.base_url, row.wire).map_err(unusable)?;
     let path = ["/chat/completions", "/responses", "/messages"]
         .iter()
         .fold(url.path().to_owned(), |path, end| path.replace(end, "/models"));
-    url.set_path(&path);
+    let url = url.with_path(&path).map_err(|reason| unusable(RowError::BadUrl { url: url.to_string(), reason }))?;
     let headers = headers(row, &url, key).map_err(unusable)?;
     let body = http::fetch(http, &url, &Peer::new(&row.name, Some(&url)), headers).await?;
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -242,7 +242,7 @@ fn converse_url(base: &str, model: &str, delivery: Delivery) -> Result<Url, RowE
         Delivery::Whole => "converse",
     };
     let url = format!("{}{}", base.trim().trim_end_matches('/'), aws::model_path(model, operation));
-    Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
+    Url::parse(&url).map_err(|reason| RowError::BadUrl { url, reason })
 }
 
 /// The URL of the wire's endpoint below `base`, which may already contain a part of the path.
@@ -270,7 +270,7 @@ fn endpoint(base: &str, wire: Wire) -> Result<Url, RowError> {
         }
     };
     let url = format!("{base}{path}{query}");
-    Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
+    Url::parse(&url).map_err(|reason| RowError::BadUrl { url, reason })
 }
 
 #[cfg(test)]
@@ -280,22 +280,22 @@ mod tests {
     #[test]
     fn endpoint_accepts_every_form_of_base_url() {
         for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"] {
-            assert_eq!(endpoint(base, Wire::Chat).unwrap().as_str(), "http://h:1/v1/chat/completions", "{base}");
+            assert_eq!(endpoint(base, Wire::Chat).unwrap().to_string(), "http://h:1/v1/chat/completions", "{base}");
         }
-        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap().as_str(), "https://h/api/v1/chat/completions");
+        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap().to_string(), "https://h/api/v1/chat/completions");
         assert_eq!(
-            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap().as_str(),
+            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap().to_string(),
             "https://h/o/v1/chat/completions?api-version=1"
         );
         for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
-            assert_eq!(endpoint(base, Wire::Anthropic).unwrap().as_str(), "http://h/v1/messages", "{base}");
+            assert_eq!(endpoint(base, Wire::Anthropic).unwrap().to_string(), "http://h/v1/messages", "{base}");
         }
         assert_eq!(
-            endpoint("https://h/anthropic", Wire::Anthropic).unwrap().as_str(),
+            endpoint("https://h/anthropic", Wire::Anthropic).unwrap().to_string(),
             "https://h/anthropic/v1/messages"
         );
         for base in ["http://h", "http://h/v1", "http://h/v1/responses"] {
-            assert_eq!(endpoint(base, Wire::Responses).unwrap().as_str(), "http://h/v1/responses", "{base}");
+            assert_eq!(endpoint(base, Wire::Responses).unwrap().to_string(), "http://h/v1/responses", "{base}");
         }
         assert!(endpoint("file:///etc/passwd", Wire::Chat).is_err());
         assert!(endpoint("", Wire::Chat).is_err());

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -18,10 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    egress::{Reach, checked},
-    process::RELAY_PORT,
-};
+use crate::{egress::Reach, process::RELAY_PORT};
 
 /// Maximum number of open connections per command; further ones wait.
 const MAX_OPEN: usize = 64;
@@ -188,23 +185,20 @@ impl ProxyRequest {
     }
 
     fn tunnel(target: &str) -> Result<Self, ProxyRefusal> {
-        let is_authority = |letter: char| letter.is_ascii_alphanumeric() || "-._:[]".contains(letter);
-        let has_port = target.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        if !target.chars().all(is_authority) || !has_port {
-            return Err(ProxyRefusal::malformed("CONNECT needs a host and a port"));
-        }
-        Self::to(&format!("http://{target}/")).map(|(request, _)| request)
+        Self::to(target, None)
     }
 
     /// Rewrites a request into the form that the host expects, with `Connection: close`, so that no second request can follow.
     fn plain(method: &str, target: &str, fields: &[&str]) -> Result<Self, ProxyRefusal> {
-        if !target.starts_with("http://") {
+        let Some(address) = target.strip_prefix("http://").filter(|address| address.is_ascii()) else {
             return Err(ProxyRefusal::malformed("only http:// is forwarded without a tunnel"));
-        }
-        let (request, url) = Self::to(target)?;
-        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let name = url.host_str().unwrap_or_default();
-        let mut head = format!("{method} {}{query} HTTP/1.1\r\nHost: {name}:{}\r\n", url.path(), request.port);
+        };
+        let address = address.split('#').next().unwrap_or_default();
+        let (authority, path) = address.split_at(address.find(['/', '?']).unwrap_or(address.len()));
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let request = Self::to(authority, Some(80))?;
+        let name = if request.host.contains(':') { format!("[{}]", request.host) } else { request.host.clone() };
+        let mut head = format!("{method} {slash}{path} HTTP/1.1\r\nHost: {name}:{}\r\n", request.port);
         let replaced = ["host", "connection", "proxy-connection", "proxy-authorization", "keep-alive"];
         let is_kept = |field: &&&str| {
             let name = field.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -218,11 +212,32 @@ impl ProxyRequest {
         Ok(Self { head: Some(head), ..request })
     }
 
-    fn to(url: &str) -> Result<(Self, url::Url), ProxyRefusal> {
-        let (url, host) = checked(url, Reach::Any).map_err(ProxyRefusal::malformed)?;
-        let port = url.port_or_known_default().unwrap_or(80);
-        Ok((Self { host: host.trim_matches(['[', ']']).to_owned(), port, head: None }, url))
+    /// Reads a host and a port. A host is a name, or an address in its standard notation: others, such as `0x7f.1`, could be
+    /// read differently by the program that resolves them.
+    fn to(authority: &str, default_port: Option<u16>) -> Result<Self, ProxyRefusal> {
+        let malformed = || ProxyRefusal::malformed(format!("`{authority}` is not a host and a port"));
+        let (host, port) = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port.parse().ok()),
+            _ => (authority, default_port),
+        };
+        let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(address) => address.parse::<Ipv6Addr>().map_err(|_| malformed())?.to_string(),
+            None => {
+                let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+                Some(name).filter(|name| is_name_or_ipv4(name)).ok_or_else(malformed)?
+            }
+        };
+        Ok(Self { host, port: port.ok_or_else(malformed)?, head: None })
     }
+}
+
+fn is_name_or_ipv4(host: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_name = host.split('.').all(|label| !label.is_empty() && label.bytes().all(is_letter));
+    // The last label decides whether resolvers take a name for a number.
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
+    host.parse::<Ipv4Addr>().is_ok() || (is_name && !is_number)
 }
 
 fn is_control(letter: char) -> bool {
@@ -278,7 +293,8 @@ mod tests {
         assert_eq!(to("CONNECT Example.ORG:443 HTTP/1.1"), ("example.org".to_owned(), 443));
         assert_eq!(to("CONNECT example.org.:80 HTTP/1.1"), ("example.org".to_owned(), 80));
         assert_eq!(to("CONNECT [::1]:8080 HTTP/1.1"), ("::1".to_owned(), 8080));
-        assert_eq!(to("CONNECT 0x7f.1:22 HTTP/1.1"), ("127.0.0.1".to_owned(), 22));
+        assert_eq!(to("CONNECT 127.0.0.1:22 HTTP/1.1"), ("127.0.0.1".to_owned(), 22));
+        assert_eq!(to("GET http://[::1]?b HTTP/1.1"), ("::1".to_owned(), 80));
         assert_eq!(to("GET http://example.org:8080/a?b#c HTTP/1.1"), ("example.org".to_owned(), 8080));
         for bad in [
             "GET /etc/passwd HTTP/1.1",
@@ -293,6 +309,16 @@ mod tests {
             "CONNECT a\\b:443 HTTP/1.1",
             "CONNECT a\0b:443 HTTP/1.1",
             "CONNECT a:99999 HTTP/1.1",
+            "CONNECT 0x7f.1:22 HTTP/1.1",
+            "CONNECT 2130706433:22 HTTP/1.1",
+            "CONNECT 127.1:22 HTTP/1.1",
+            "CONNECT ::1:22 HTTP/1.1",
+            "CONNECT a..b:22 HTTP/1.1",
+            "CONNECT [a]:22 HTTP/1.1",
+            "CONNECT :22 HTTP/1.1",
+            "CONNECT a:+22 HTTP/1.1",
+            "GET http:///x HTTP/1.1",
+            "GET http://\u{2460}.org/ HTTP/1.1",
             "connect a:443 HTTP/1.1",
             "GET http://a/ HTTP/1.1\r\n Host: b",
             "GET http://a/ HTTP/1.1\r\nX: y\nHost: b",

@@ -9,10 +9,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::url::Url;
 use homing_core::model::ModelError;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
-use url::Url;
 
 /// Name of the service in signatures.
 const SERVICE: &str = "bedrock";
@@ -190,7 +190,7 @@ impl AwsSigner {
 
 /// The `Host` header of requests to `url`.
 fn host(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
+    let host = url.host();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn base_url(region: &str) -> String {
 
 /// The region in an address of Bedrock, such as `bedrock-runtime.us-east-1.amazonaws.com`.
 pub(crate) fn region_in(url: &str) -> Option<String> {
-    let host = Url::parse(url.trim()).ok()?.host_str()?.to_owned();
+    let host = Url::parse(url.trim()).ok()?.host().to_owned();
     let (region, rest) =
         host.strip_prefix("bedrock-runtime")?.trim_start_matches("-fips").strip_prefix('.')?.split_once('.')?;
     rest.starts_with("amazonaws.com").then(|| region.to_owned())

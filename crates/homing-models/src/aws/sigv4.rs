@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
+use crate::url::Url;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
-use url::Url;
 
 use super::AwsCredentials;
 

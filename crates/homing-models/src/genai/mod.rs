@@ -38,6 +38,7 @@ use crate::{
     provider_error::{NoModelError, RowError},
     secret::ApiKey,
     timeouts::{Deadline, StreamTimers, Timeouts, no_response},
+    url::Url,
     wire::{Delivery, MAX_TOKENS, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
 };
 
@@ -71,7 +72,7 @@ impl GenaiModel {
         };
         let endpoint = row.base_url.trim_end_matches('/');
         let endpoint = if endpoint.is_empty() { None } else { Some(format!("{endpoint}/")) };
-        let url = endpoint.as_deref().and_then(|url| reqwest::Url::parse(url).ok());
+        let url = endpoint.as_deref().and_then(|url| Url::parse(url).ok());
         let peer = Arc::new(Peer::new(&row.name, url.as_ref()));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let (delivery, timeouts) = (row.delivery, http.timeouts.with_patience(row.patience).for_delivery(row.delivery));

@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use crate::url::Url;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper::client::conn::{http1, http2};
@@ -15,7 +16,6 @@ use tokio_rustls::{
     TlsConnector,
     rustls::{ClientConfig, crypto::aws_lc_rs, pki_types::ServerName},
 };
-use url::Url;
 
 use super::{Http, TransportError, pool::Connection};
 
@@ -46,24 +46,15 @@ impl Proxy {
 
 /// The scheme, host and port of `url`.
 pub(crate) fn origin(url: &Url) -> Result<Uri, http::uri::InvalidUri> {
-    Uri::try_from(url.origin().ascii_serialization())
+    Uri::try_from(url.origin())
 }
 
 /// The authorization that an address contains, as `user:password@`.
 pub(crate) fn basic_auth(url: &Url) -> Option<HeaderValue> {
-    if url.username().is_empty() && url.password().is_none() {
-        return None;
-    }
-    let decoded = |text: &str| percent_decoded(text);
-    let pair = format!("{}:{}", decoded(url.username()), decoded(url.password().unwrap_or_default()));
-    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
+    let (user, password) = url.credentials()?;
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))).ok()?;
     value.set_sensitive(true);
     Some(value)
-}
-
-fn percent_decoded(text: &str) -> String {
-    let encoded = format!("v={}", text.replace('+', "%2B"));
-    url::form_urlencoded::parse(encoded.as_bytes()).next().map_or_else(String::new, |(_, value)| value.into_owned())
 }
 
 /// The TLS settings: the certificates that the system trusts, and both versions of HTTP.

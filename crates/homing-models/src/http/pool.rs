@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::url::Url;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header::HOST, header::PROXY_AUTHORIZATION};
 use http_body_util::Full;
@@ -13,7 +14,6 @@ use hyper::{
     body::Incoming,
     client::conn::{http1, http2},
 };
-use url::Url;
 
 use super::{Http, TransportError, body::Response, connect};
 
@@ -62,11 +62,8 @@ impl Endpoint {
     /// Prepares `url`, whose scheme must be http or https.
     pub(crate) fn new(http: &Http, url: &Url) -> Result<Self, String> {
         let uri = connect::origin(url).map_err(|error| error.to_string())?;
-        let mut bare = url.clone();
-        // They are sent as a header, never in an address.
-        let _ = (bare.set_username(""), bare.set_password(None));
-        bare.set_fragment(None);
-        let absolute = Uri::try_from(bare.as_str()).map_err(|error| error.to_string())?;
+        // Credentials are sent as a header, never in an address.
+        let absolute = url.uri().clone();
         let relative = absolute.path_and_query().map_or("/", |path| path.as_str());
         let relative = Uri::try_from(relative).map_err(|error| error.to_string())?;
         let authority = uri.authority().map_or("", |authority| authority.as_str());

@@ -16,10 +16,10 @@ use crate::{
     typed_tool::TypedTool,
     web::{
         html_to_text,
-        safe_http::{client, network_denied, root_of},
+        safe_http::{checked, client, network_denied, root_of},
     },
 };
-use homing_sandbox::egress::{Reach, checked};
+use homing_sandbox::egress::Reach;
 
 /// Maximum number of bytes read from a page.
 const MAX_BYTES: usize = 5 * 1024 * 1024;

@@ -16,9 +16,9 @@ use crate::{
     files::path_arg::printable,
     lenient_args,
     typed_tool::TypedTool,
-    web::safe_http::{client, network_denied, root_of},
+    web::safe_http::{checked, client, network_denied, root_of},
 };
-use homing_sandbox::egress::{Reach, checked};
+use homing_sandbox::egress::Reach;
 
 /// Maximum number of results.
 const MAX_RESULTS: u64 = 20;
