@@ -88,6 +88,18 @@ fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
 coverage *ARGS="--workspace":
     cargo llvm-cov {{ARGS}} --ignore-run-fail --summary-only --ignore-filename-regex 'benches/|homing-testing|tests/'
 
+# Checks licences, bans, sources and advisories of all dependencies; needs `cargo install cargo-deny`.
+deny:
+    cargo deny --all-features check
+
+# Compares the public API with the last release; needs `cargo install cargo-semver-checks`.
+semver BASELINE:
+    cargo semver-checks -p homing --baseline-rev {{BASELINE}}
+
+# Checks each feature of the crate `homing` alone.
+features:
+    .ci/features
+
 # Builds the documentation of all crates.
 doc:
     cargo doc --workspace --no-deps --open

@@ -23,6 +23,7 @@ pub struct RegistryEntry {
 /// A name that no agent has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no agent named `{name}`{}; there are: {}", suggestion(.name, .known), .known.join(", "))]
+#[non_exhaustive]
 pub struct UnknownAgent {
     /// The requested name.
     pub name: String,

@@ -111,9 +111,22 @@ impl RunHandle {
         self.runtime.0.cancel(&self.tree, self.run, by)
     }
 
-    /// Sends a message to the run; returns `false` if it has ended.
+    /// Sends a message to the run; returns `false` if it has ended. [`RunHandle::follow_up`] continues a run that has ended.
     pub fn tell(&self, message: &str) -> bool {
         self.runtime.0.send_message(&self.tree, self.run, None, message)
+    }
+
+    /// Sends a message to the run, or, if it has ended, to a new run that continues its conversation. Returns the handle of the
+    /// run that gets the message.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Runtime::spawn`] if a new run is needed and cannot start.
+    pub fn follow_up(&self, message: &str) -> Result<Self, SpawnError> {
+        if self.tell(message) {
+            return Ok(self.clone());
+        }
+        self.runtime.spawn(Task::continuing(self, message))
     }
 
     /// A handle to another run of the same tree.

@@ -191,6 +191,7 @@ impl TeamFile {
 }
 
 /// The result of loading a team file.
+#[derive(Debug)]
 pub struct LoadedTeam {
     /// The team, if it could be built.
     pub team: Option<Team>,

@@ -115,6 +115,7 @@ pub enum Reducer {
 /// A node of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Node {
     /// Name of the node.
     pub name: String,
@@ -229,6 +230,7 @@ pub enum Work<'a> {
 /// An edge from one node to another.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Edge {
     /// Node at which the edge starts.
     pub from: String,
@@ -360,6 +362,11 @@ impl Node {
     /// Creates a node at which an agent or a team runs.
     pub fn agent(name: impl Into<String>, agent: impl Into<String>, task: impl Into<String>) -> Self {
         Self { name: name.into(), agent: Some(agent.into()), task: task.into(), ..Self::default() }
+    }
+
+    /// Creates a node at which a team runs.
+    pub fn team(name: impl Into<String>, team: impl Into<String>, task: impl Into<String>) -> Self {
+        Self { name: name.into(), team: Some(team.into()), task: task.into(), ..Self::default() }
     }
 
     /// Creates a node at which a tool is called.

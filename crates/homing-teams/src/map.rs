@@ -47,6 +47,7 @@ pub struct Map {
 /// A run that combines all results into one answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Reduce {
     /// Agent that combines the results.
     pub agent: String,

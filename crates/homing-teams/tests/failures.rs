@@ -323,7 +323,7 @@ async fn crew_whose_manager_failed_is_failed_and_keeps_the_result() {
 async fn inner_team_that_failed_is_named_by_the_outer_team() {
     let inner = Team::new("inner", Crew::sequential().task(CrewTask::new("a", "mute", "A")));
     let outer = |policy| {
-        let node = Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "Go") };
+        let node = Node::team("sub", "inner", "Go");
         Team::new("outer", Graph::starting_at("sub").node(node.on_failure(policy))).team(inner.clone())
     };
     let failed = outcome(outer(OnTaskFailure::Report)).await;
@@ -339,7 +339,7 @@ async fn inner_team_that_misses_the_schema_fails_the_outer_team() {
         Team::new("inner", Crew::sequential().task(task))
     };
     let outer = |inner: Team| {
-        let node = Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "Go") };
+        let node = Node::team("sub", "inner", "Go");
         Team::new("outer", Graph::starting_at("sub").node(node.schema(schema.clone()))).team(inner)
     };
     let other = Graph::starting_at("only").node(Node::agent("only", "ada", "A"));

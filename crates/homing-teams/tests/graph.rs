@@ -134,7 +134,7 @@ async fn r46_team_can_be_a_node_of_another() {
     let inner = Team::new("inner", Crew::sequential().task(CrewTask::new("a", "researcher", "A {{ task }}")));
     let graph = Graph::starting_at("sub")
         .field("found", FieldType::Any, Reducer::Replace, json!(null))
-        .node(Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "{{ task }}!") }.writes("found"))
+        .node(Node::team("sub", "inner", "{{ task }}!").writes("found"))
         .node(Node::agent("write", "writer", "{{ state.found }}"))
         .edge(Edge::new("sub", "write"));
     let whole = cut_anywhere(host(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;

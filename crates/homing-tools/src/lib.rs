@@ -5,11 +5,14 @@
 
 mod ask;
 pub mod files;
+#[cfg(feature = "shell")]
 pub mod hooks;
 mod lenient_args;
+#[cfg(feature = "mcp")]
 pub mod mcp;
 mod result_filter;
 pub mod secret_files;
+#[cfg(feature = "shell")]
 pub mod shell;
 mod skill;
 mod think;
@@ -17,5 +20,7 @@ mod todo;
 pub mod toolset;
 pub mod trust;
 pub mod typed_tool;
+#[cfg(feature = "web")]
 pub mod web;
+#[cfg(feature = "shell")]
 pub mod worktree;

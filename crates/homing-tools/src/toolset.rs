@@ -4,30 +4,24 @@ use std::sync::Arc;
 
 use homing_core::{skill::SkillLibrary, tool::Tool};
 
+#[cfg(feature = "shell")]
+use crate::files::diff::{DiffTool, GitRunner};
+#[cfg(feature = "web")]
+use crate::web::{
+    fetch::FetchTool,
+    websearch::{SearchProvider, WebSearchTool},
+};
 use crate::{
     ask::AskTool,
     files::{
-        atomic_write::FileWrites,
-        contents::ContentStore,
-        diff::{DiffTool, GitRunner},
-        edit::EditTool,
-        glob::GlobTool,
-        grep::GrepTool,
-        ls::LsTool,
-        read::ReadTool,
-        tree::TreeTool,
-        write::WriteTool,
+        atomic_write::FileWrites, contents::ContentStore, edit::EditTool, glob::GlobTool, grep::GrepTool, ls::LsTool,
+        read::ReadTool, tree::TreeTool, write::WriteTool,
     },
     skill::SkillTool,
     think::ThinkTool,
     todo::TodoTool,
     typed_tool::typed,
-    web::{
-        fetch::FetchTool,
-        websearch::{SearchProvider, WebSearchTool},
-    },
 };
-use homing_sandbox::egress::Reach;
 
 /// The host's choices for the in-process tools.
 #[derive(Default)]
@@ -36,12 +30,15 @@ pub struct ToolsConfig {
     /// Skills for the `skill` tool; without a library the tool is left out.
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// Runs git for the `diff` tool; without it the tool is left out.
+    #[cfg(feature = "shell")]
     pub git: Option<Arc<dyn GitRunner>>,
     /// Keeps the contents of files before and after each change; without it changes cannot be undone.
     pub contents: Option<Arc<ContentStore>>,
     /// The addresses that `fetch` may reach.
-    pub reach: Reach,
+    #[cfg(feature = "web")]
+    pub reach: homing_sandbox::egress::Reach,
     /// The search engine for `websearch`; without it the tool is left out.
+    #[cfg(feature = "web")]
     pub search: Option<SearchProvider>,
 }
 
@@ -60,9 +57,12 @@ pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
         typed(ThinkTool),
         typed(TodoTool),
         typed(AskTool),
-        typed(FetchTool::new(config.reach)),
     ];
+    #[cfg(feature = "web")]
+    tools.push(typed(FetchTool::new(config.reach)));
+    #[cfg(feature = "web")]
     tools.extend(config.search.map(|provider| typed(WebSearchTool::new(provider))));
+    #[cfg(feature = "shell")]
     tools.extend(config.git.map(|git| typed(DiffTool { git })));
     tools.extend(config.skills.map(|library| typed(SkillTool { library })));
     tools

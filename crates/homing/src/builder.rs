@@ -60,6 +60,9 @@ pub enum BuildError {
     /// A permission rule cannot be parsed.
     #[error(transparent)]
     Rule(#[from] RuleError),
+    /// A definition needs a feature of this crate that is turned off.
+    #[error(transparent)]
+    MissingFeature(#[from] crate::MissingFeature),
     /// The folder for the journal is not known.
     #[error(
         "there is no folder for the journal, because HOME is not set: name a file with `.journal(path)`, or turn it off"
@@ -100,6 +103,7 @@ pub struct HomingBuilder {
     fact_listener: Option<FactListener>,
     pub(crate) config: RuntimeConfig,
     workdir: PathBuf,
+    #[cfg(feature = "tools")]
     has_project_context: bool,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) pending: Vec<PendingApproval>,
@@ -129,6 +133,7 @@ impl Default for HomingBuilder {
             fact_listener: None,
             config: RuntimeConfig::default(),
             workdir: PathBuf::from("."),
+            #[cfg(feature = "tools")]
             has_project_context: false,
             diagnostics: Vec::new(),
             pending: Vec::new(),
@@ -179,7 +184,8 @@ impl HomingBuilder {
         self
     }
 
-    /// Leaves out everything that runs commands: `bash`, hooks, MCP servers and worktrees. Only a coding setup has them.
+    /// Leaves out everything that runs commands: `bash`, hooks, MCP servers and worktrees. Only a coding setup has them, and only
+    /// with the feature `shell`.
     #[cfg(feature = "tools")]
     #[must_use]
     pub fn without_commands(mut self) -> Self {
@@ -197,6 +203,7 @@ impl HomingBuilder {
     }
 
     /// Adds a description of the working folder and the project's instruction files to the agents' prompts.
+    #[cfg(feature = "tools")]
     #[must_use]
     pub fn with_project_context(mut self) -> Self {
         self.has_project_context = true;
@@ -359,6 +366,9 @@ impl HomingBuilder {
     pub fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
+        if let Some(missing) = self.registry.definitions().find_map(|agent| crate::missing_features::of_agent(agent)) {
+            return Err(missing.into());
+        }
         #[cfg(feature = "tools")]
         if let Some(setup) = self.coding_setup.take() {
             if setup.helper.is_none() && !setup.without_commands {
@@ -380,13 +390,14 @@ impl HomingBuilder {
         let on_question = self.permissions.on_question;
         parts.policy = self.permissions.grant(&workdir)?;
         parts.workdir = workdir;
-        #[cfg(feature = "tools")]
+        #[cfg(feature = "shell")]
         let commands = self.tools.commands.take();
         self.tools.add_to(&mut parts);
         parts.permission_handler = self.permission_handler;
         parts.on_fact = self.fact_listener;
         parts.config = self.config;
         parts.config.on_question = on_question;
+        #[cfg(feature = "tools")]
         if self.has_project_context {
             parts.prompt_context = Arc::new(crate::project_context);
         }
@@ -403,7 +414,7 @@ impl HomingBuilder {
             pending: self.pending.into(),
             #[cfg(feature = "sqlite")]
             journal: opened.file,
-            #[cfg(feature = "tools")]
+            #[cfg(feature = "shell")]
             commands,
         })
     }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
 use homing_core::{
@@ -13,28 +13,27 @@ use homing_core::{
     limits::Limits,
     memory::AgentMemories,
     rule::Rule,
-    tool::Tool,
     workspace::{Left, Workspace, Workspaces},
 };
 use homing_load::{ParseOptions, Places};
-use homing_sandbox::{CommandEnv, SandboxOptions, is_private};
+use homing_sandbox::{SandboxOptions, is_private};
 use homing_tools::{
     files::contents::ContentStore,
-    hooks::{CommandHooks, HookConfig},
-    mcp::ServerConfig,
-    shell::{bash::Bash, command_changes::CommandChanges, commands::Commands, sandboxed_git::SandboxedGit},
     toolset::{ToolsConfig, files_tools},
     trust::{
         AuthorityFiles, TrustStore,
         settings::{self, Trust},
     },
-    worktree::GitWorktrees,
 };
 use serde_json::Value;
 use uuid::Uuid;
 
+#[cfg(feature = "shell")]
+use crate::commands::own_helper;
+#[cfg(not(feature = "shell"))]
+use crate::missing_features::{self, MissingFeature};
 use crate::{
-    Folders, HomingBuilder, PendingApproval, agent_memory::MemoryFolders, claude_plugins, environment, servers::serve,
+    Folders, HomingBuilder, PendingApproval, agent_memory::MemoryFolders, claude_plugins, environment,
     user_files::UserFiles,
 };
 
@@ -104,8 +103,11 @@ impl CodingSetup {
             places,
             options: ParseOptions::default(),
             trust: folders.trust().and_then(|path| TrustStore::load(path).ok()),
+            #[cfg(feature = "shell")]
             helper: own_helper(),
-            without_commands: false,
+            #[cfg(not(feature = "shell"))]
+            helper: None,
+            without_commands: cfg!(not(feature = "shell")),
             env: environment::variables(),
             sandbox: SandboxOptions::default(),
             worktrees: worktrees_folder(&folders).unwrap_or_else(|| private.join("worktrees")),
@@ -143,59 +145,34 @@ impl CodingSetup {
         self.add_tools(builder, hooks, &project.servers)
     }
 
+    #[cfg(not(feature = "shell"))]
     fn add_tools(
-        mut self,
+        self,
         mut builder: HomingBuilder,
-        hooks: HookConfig,
+        hooks: Vec<Value>,
         servers: &BTreeMap<String, Value>,
     ) -> HomingBuilder {
+        let missing = |what: &str, feature| missing_features::warning(&MissingFeature::new(what, feature));
+        builder.diagnostics.extend((!hooks.is_empty()).then(|| missing("this project has hooks", "shell")));
+        let has_servers = !(servers.is_empty() && self.servers.is_empty());
+        builder.diagnostics.extend(has_servers.then(|| missing("there are MCP servers", "mcp")));
+        self.add_file_tools(builder)
+    }
+
+    /// Adds the tools that run inside this process, without commands.
+    pub(crate) fn add_file_tools(mut self, mut builder: HomingBuilder) -> HomingBuilder {
         self.tools.skills = builder.tools.extensions.skills.clone();
         let memories = MemoryFolders::new(&self.places);
-        let Some(helper) = self.helper.filter(|_| !self.without_commands) else {
-            builder.tools.extensions.workspaces = Some(Arc::new(RunFolders { worktrees: None, memories }));
-            return builder.tools(files_tools(self.tools));
-        };
-        let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
-        let command_env = CommandEnv { home, env: self.env };
-        // A server of the user takes precedence over one of the project with the same name.
-        let mut common = servers.clone();
-        common.extend(self.servers);
-        let known =
-            common.iter().chain(builder.registry.definitions().flat_map(|agent| &agent.integrations.mcp_servers));
-        let known = known.filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
-        let secrets: Vec<String> = known.flat_map(|config| config.secrets(&command_env)).collect();
-        builder.config.secrets = builder.config.secrets.and(secrets);
-        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
-        builder.tools.commands = Some(commands.clone());
-        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
-        let folders = server_folders(&self.places);
-        let served = serve(&common, &mut builder.registry, self.approvals.as_deref(), &commands, folders);
-        builder.diagnostics.extend(served.diagnostics);
-        builder.pending.extend(served.pending);
-        builder.tools.agent_tools = served.agent_tools;
-        let agent_hooks = builder
-            .registry
-            .definitions()
-            .map(|agent| agent.integrations.hooks.clone())
-            .filter(|hooks| !hooks.is_null());
-        let hooks = CommandHooks::new(commands.clone(), hooks).with_agents(agent_hooks.collect());
-        let contents = self.tools.contents.clone();
-        let changes = contents.map(|contents| Arc::new(CommandChanges::new(contents, self.worktrees.clone())));
-        let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()).with_changes(changes));
-        let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;
-        let extensions = &mut builder.tools.extensions;
-        extensions.hooks = Some(Arc::new(hooks));
-        let worktrees = Some(GitWorktrees { commands, folder: self.worktrees, sandbox });
-        extensions.workspaces = Some(Arc::new(RunFolders { worktrees, memories }));
-        builder.tools(files_tools(self.tools)).tools(served.tools).tool(bash)
+        builder.tools.extensions.workspaces = Some(Arc::new(RunFolders { worktrees: None, memories }));
+        builder.tools(files_tools(self.tools))
     }
 }
 
 /// The folders that runs work in beside the project: worktrees and memories.
-struct RunFolders {
+pub(crate) struct RunFolders {
     /// Needs commands.
-    worktrees: Option<GitWorktrees>,
-    memories: MemoryFolders,
+    pub(crate) worktrees: Option<Box<dyn Workspaces>>,
+    pub(crate) memories: MemoryFolders,
 }
 
 impl Workspaces for RunFolders {
@@ -235,15 +212,10 @@ fn worktrees_folder(folders: &Folders) -> Option<PathBuf> {
     Some(folders.state.as_ref()?.join("worktrees"))
 }
 
-/// Returns the folder in which MCP servers work, then the project's other folders. No server's program may be in one of them.
-pub fn server_folders(places: &Places) -> Vec<PathBuf> {
-    let around = places.project_folders().into_iter().filter(|folder| *folder != places.cwd);
-    [places.cwd.clone()].into_iter().chain(around).collect()
-}
-
-/// Adds the rules of settings files. Rules that deny or ask always hold; hooks and allowed calls need trust.
-fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust) -> (HomingBuilder, HookConfig) {
-    let mut hooks = HookConfig::default();
+/// Adds the rules of settings files, and returns their hooks. Rules that deny or ask always hold; hooks and allowed calls need
+/// trust.
+fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust) -> (HomingBuilder, Vec<Value>) {
+    let mut hooks = Vec::new();
     let names = [".claude/settings.json", ".claude/settings.local.json"];
     for path in files.paths().filter(|path| names.iter().any(|name| path.ends_with(name))) {
         let name = path.display().to_string();
@@ -256,9 +228,7 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
                 }
                 let warnings = settings.warnings.iter().map(Diagnostic::warning);
                 builder.diagnostics.extend(warnings);
-                let (config, warnings) = HookConfig::parse(&settings.hooks(trust));
-                builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
-                hooks = hooks.and(config);
+                hooks.extend(Some(settings.hooks(trust)).filter(|hooks| !hooks.is_null()));
                 let settled = settings.allowed(trust).to_vec();
                 builder.permissions = builder.permissions.layer(settings.layer.settled(settled));
             }
@@ -266,38 +236,6 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
         }
     }
     (builder, hooks)
-}
-
-/// Set once this program has shown that it can be started as its own helper.
-static IS_HELPER: OnceLock<()> = OnceLock::new();
-
-/// Makes this program the helper that supervises commands. Call it first in `main`: commands are started below a second
-/// process of this program, in which this function does not return.
-///
-/// # Examples
-///
-/// ```no_run
-/// #[tokio::main]
-/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     homing::run_helper_if_asked();
-///     let homing = homing::Homing::coding(".").build()?;
-///     // …
-///     Ok(())
-/// }
-/// ```
-pub fn run_helper_if_asked() {
-    homing_sandbox::process::run_helper_if_asked(std::env::args_os());
-    let _ = IS_HELPER.set(());
-}
-
-/// Returns this program if it can be its own helper, otherwise the program `homing-helper` beside it.
-fn own_helper() -> Option<PathBuf> {
-    let program = environment::executable().ok()?;
-    if IS_HELPER.get().is_some() {
-        return Some(program);
-    }
-    let beside = program.parent()?.join("homing-helper");
-    beside.is_file().then_some(beside)
 }
 
 /// Returns a builder with everything a coding agent needs.

@@ -1,23 +1,73 @@
-//! Homing runs agents that are defined in files. Every run ends with a result: its answer, or the reason why there is none
-//! together with what it had so far.
+//! Homing runs agents that are defined in files or in code. Every run ends with a result: its answer, or the reason why there is
+//! none together with what it had so far; within its limits; after any crash.
 //!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+#![cfg_attr(all(feature = "shell", feature = "providers", feature = "sqlite"), doc = "```no_run")]
+#![cfg_attr(not(all(feature = "shell", feature = "providers", feature = "sqlite")), doc = "```ignore")]
 //! use homing::{Homing, Limits, Task};
 //!
-//! let homing = Homing::coding(".").build()?;
-//! let run = homing.spawn(Task::new("code-review", "Review the last commit").limits(Limits::default().cost_usd("0.50")?))?;
-//! let mut events = run.events();
-//! tokio::spawn(async move { while let Some(event) = events.next().await { eprintln!("{}", event.to_json()) } });
-//! let result = run.wait().await;
-//! println!("{}\n{}", result.output, result.tree());
-//! # Ok(())
-//! # }
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     homing::run_helper_if_asked(); // agents' commands run below a second process of this program
+//!     let homing = Homing::coding(".").build()?;
+//!     let limits = Limits::default().cost_usd("0.50")?;
+//!     let run = homing.spawn(Task::new("code-review", "Review the last commit").limits(limits))?;
+//!     let mut events = run.events();
+//!     tokio::spawn(async move { while let Some(event) = events.next().await { eprintln!("{}", event.to_json()) } });
+//!     let result = run.await; // not an error, even if the run failed
+//!     println!("{}\n{}", result.output, result.tree());
+//!     Ok(())
+//! }
 //! ```
 //!
-//! [`Homing::builder`] is hermetic: it reads no environment variable, home folder, configuration or agent folder and writes no
-//! file unless it is told to. There is no global state, so several instances can live in one process.
-//! [`environment`] is the only module that reads the environment.
+//! [`Homing::coding`] finds agents, tools and API keys as the command line does. [`Homing::builder`] is hermetic: it reads no
+//! environment variable, home folder, configuration or agent folder and writes no file unless it is told to. There is no global
+//! state, so several instances can live in one process. [`environment`] is the only module that reads the environment.
+//!
+//! # Concepts
+//!
+//! | page | subject |
+//! |---|---|
+//! | [`agents`] | definitions in code and in files, the registry |
+//! | [`tasks`] | tasks, runs, results, conversations |
+//! | [`limits`] | money, tokens, time, calls and depth, for a whole tree |
+//! | [`tools`] | tools from functions, built-in tools |
+//! | [`models`] | providers, own models |
+//! | [`events`] | facts and notices of a run tree |
+//! | [`permissions`] | rules, questions, sandbox |
+//! | [`journal`] | durable runs: resume, submit once, fork |
+//! | `teams` | crews, chats, graphs, maps |
+//! | [`testing`] | scripted models, paused time, cassettes |
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! |---|---|---|
+//! | `sqlite` | the journal on disk | yes |
+//! | `providers` | models of providers, and the offline model | yes |
+//! | `genai` | providers without a wire of their own, such as Gemini | |
+//! | `tools` | file tools, project context, agents and skills from files | yes |
+//! | `shell` | commands in a sandbox, hooks, worktrees | yes |
+//! | `web` | the tools `fetch` and `websearch` | |
+//! | `mcp` | tools of MCP servers, with OAuth | |
+//! | `teams` | teams of agents | yes |
+//! | `scripts` | workflow scripts in JavaScript | |
+//! | `otel` | OpenTelemetry traces and metrics | |
+//! | `unstable` | the crates behind this one, which may change in any version | |
+//!
+//! A definition that needs a feature which is off is an error that names it ([`MissingFeature`]).
+
+pub mod agents;
+pub mod environment;
+pub mod events;
+pub mod journal;
+pub mod limits;
+pub mod models;
+pub mod permissions;
+pub mod tasks;
+#[cfg(feature = "teams")]
+pub mod teams;
+pub mod testing;
+pub mod tools;
 
 #[cfg(feature = "tools")]
 mod agent_files;
@@ -37,11 +87,14 @@ mod claude_plugins;
 mod closures;
 #[cfg(feature = "tools")]
 mod coding_preset;
-pub mod environment;
+#[cfg(feature = "shell")]
+mod commands;
+mod missing_features;
 #[cfg(feature = "tools")]
 mod project;
-mod project_context;
 #[cfg(feature = "tools")]
+mod project_context;
+#[cfg(feature = "mcp")]
 mod servers;
 #[cfg(all(feature = "tools", feature = "teams"))]
 mod team_files;
@@ -62,7 +115,9 @@ pub use cache::{Cached, Keep};
 pub use catalog::{Catalog, ModelOptions};
 pub use closures::{ask_fn, model_fn};
 #[cfg(feature = "tools")]
-pub use coding_preset::{CodingSetup, run_helper_if_asked, server_folders};
+pub use coding_preset::CodingSetup;
+#[cfg(feature = "shell")]
+pub use commands::run_helper_if_asked;
 pub use environment::Folders;
 pub use homing_core::{
     agent_builder::{AgentBuildError, AgentBuilder},
@@ -74,7 +129,7 @@ pub use homing_core::{
     limits::{Cap, Limit, Limits, usd},
     message::{Args, AttachedContent, Attachment, Image, Message, Part, Reply, StopReason, ToolCall, Usage},
     model::{Model, ModelCard, Models, Rates},
-    question::{OpenQuestion, QuestionId, QuestionKind},
+    question::{OpenQuestion, QuestionId, QuestionKind, RequestedCall},
     registry::Registry,
     rule::Rule,
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
@@ -87,39 +142,17 @@ pub use homing_runtime::{
 };
 #[cfg(feature = "teams")]
 pub use homing_teams::{Chat, Crew, CrewTask, Graph, Map, Orchestrator, Team, TeamResult};
-#[cfg(feature = "tools")]
+pub use missing_features::MissingFeature;
+#[cfg(feature = "mcp")]
 pub use project::KnownServer;
+#[cfg(feature = "tools")]
 pub use project_context::project_context;
 #[cfg(feature = "providers")]
 pub use secrecy;
+#[cfg(feature = "mcp")]
+pub use servers::server_folders;
 pub use tool_fn::tool_fn;
 pub use {homing_runtime::event::Stream, schemars, serde_json, uuid};
-
-/// Models for tests: their replies are computed or listed, so that agents are tested without a key.
-///
-/// # Examples
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use homing::{AgentDefinition, Homing, Task, model_fn, testing::say};
-///
-/// let homing = Homing::builder()
-///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-///     .own_model(model_fn("test/greeter", |request| Ok(say(format!("{} messages", request.messages.len())))))
-///     .build()?;
-/// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.await.output, "1 messages");
-/// # Ok(())
-/// # }
-/// ```
-pub mod testing {
-    pub use homing_core::{
-        model::{AskFailure, ModelError, ModelRequest, ToolChoice},
-        scripted_model::{FunctionModel, ScriptedModel, call, last_words, say},
-    };
-    #[cfg(feature = "sqlite")]
-    pub use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
-}
 
 #[cfg(feature = "otel")]
 pub use homing_otel as otel;
@@ -189,7 +222,7 @@ pub struct Homing {
     pending: Arc<[PendingApproval]>,
     #[cfg(feature = "sqlite")]
     journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
-    #[cfg(feature = "tools")]
+    #[cfg(feature = "shell")]
     commands: Option<Arc<homing_tools::shell::commands::Commands>>,
 }
 
@@ -295,7 +328,7 @@ impl Homing {
 
     /// Tries the sandbox that commands run in, and returns the reason if none works. Commands are refused then, unless the sandbox
     /// is off. The result is kept, so the first command need not wait for it.
-    #[cfg(feature = "tools")]
+    #[cfg(feature = "shell")]
     pub async fn sandbox_problem(&self) -> Option<String> {
         let sandboxes = self.commands.as_ref()?.sandboxes().await;
         sandboxes.best().is_none().then(|| sandboxes.why_not())

@@ -9,10 +9,9 @@ use homing_core::{
     registry::Registry,
 };
 use homing_load::{Discovered, SkillFolders, StrippedField, TrustPolicy, discover_trusted, is_about_hidden_agent};
-use homing_tools::{
-    mcp::ServerConfig,
-    trust::{AuthorityFiles, TrustState, settings::Trust},
-};
+#[cfg(feature = "mcp")]
+use homing_tools::mcp::ServerConfig;
+use homing_tools::trust::{AuthorityFiles, TrustState, settings::Trust};
 use serde_json::Value;
 
 use crate::{CodingSetup, PendingApproval, agent_memory::MemoryFolders};
@@ -42,6 +41,7 @@ struct TrustedFiles {
 }
 
 /// An MCP server that may be started, and its origin.
+#[cfg(feature = "mcp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownServer {
@@ -74,6 +74,8 @@ impl CodingSetup {
         let memories = MemoryFolders::new(&self.places);
         for definition in project.registry.definitions_mut() {
             memories.add_rules(definition);
+            let missing = crate::missing_features::of_agent(definition);
+            project.diagnostics.extend(missing.as_ref().map(crate::missing_features::warning));
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.tools.delegates = Some(rules.clone());
             }
@@ -113,6 +115,7 @@ impl CodingSetup {
     }
 
     /// Returns every MCP server that may be started: the user's, a trusted project's, and those of trusted agents.
+    #[cfg(feature = "mcp")]
     pub fn known_servers(&self) -> Vec<KnownServer> {
         let project = self.read();
         let named = |servers: &BTreeMap<String, Value>, from: &str| -> Vec<KnownServer> {

@@ -15,23 +15,25 @@ use homing_core::{
     rule::Rule,
     tool::{AgentToolSource, Tool},
 };
+use homing_load::Places;
+use homing_sandbox::CommandEnv;
 use homing_tools::{
     mcp::{McpApprovals, McpScope, OauthTokens, ServerConfig, tools_prefix},
     shell::commands::Commands,
 };
 use serde_json::Value;
 
-use crate::PendingApproval;
+use crate::{CodingSetup, HomingBuilder, PendingApproval};
 
 /// The tools of all servers.
-pub(crate) struct ServerTools {
+struct ServerTools {
     /// Tools for every run.
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
     /// Tools of servers that agents define.
-    pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
-    pub(crate) diagnostics: Vec<Diagnostic>,
+    agent_tools: Option<Arc<dyn AgentToolSource>>,
+    diagnostics: Vec<Diagnostic>,
     /// Servers whose tools are not approved.
-    pub(crate) pending: Vec<PendingApproval>,
+    pending: Vec<PendingApproval>,
 }
 
 impl ServerTools {
@@ -63,9 +65,37 @@ struct AgentServers {
     trusted: Vec<(String, Value)>,
 }
 
+/// Returns the secrets in the configuration of all servers, which must not be recorded.
+pub(crate) fn secrets(common: &BTreeMap<String, Value>, agents: &Registry, env: &CommandEnv) -> Vec<String> {
+    let known = common.iter().chain(agents.definitions().flat_map(|agent| &agent.integrations.mcp_servers));
+    let known = known.filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
+    known.flat_map(|config| config.secrets(env)).collect()
+}
+
+/// Adds the tools of `common` servers and of the servers that agents define.
+pub(crate) fn add(
+    setup: &CodingSetup,
+    mut builder: HomingBuilder,
+    common: &BTreeMap<String, Value>,
+    commands: &Arc<Commands>,
+) -> HomingBuilder {
+    let folders = server_folders(&setup.places);
+    let served = serve(common, &mut builder.registry, setup.approvals.as_deref(), commands, folders);
+    builder.diagnostics.extend(served.diagnostics);
+    builder.pending.extend(served.pending);
+    builder.tools.agent_tools = served.agent_tools;
+    builder.tools(served.tools)
+}
+
+/// Returns the folder in which MCP servers work, then the project's other folders. No server's program may be in one of them.
+pub fn server_folders(places: &Places) -> Vec<PathBuf> {
+    let around = places.project_folders().into_iter().filter(|folder| *folder != places.cwd);
+    [places.cwd.clone()].into_iter().chain(around).collect()
+}
+
 /// Returns the tools of `common` servers for all runs and of the servers that `agents` define for each of them. Adds the tools
 /// of the servers that an agent names to the agent's list of tools.
-pub(crate) fn serve(
+fn serve(
     common: &BTreeMap<String, Value>,
     agents: &mut Registry,
     approvals: Option<&Path>,
@@ -141,6 +171,9 @@ impl ServerStarter {
 
 impl AgentToolSource for AgentServers {
     fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
+        if agent.integrations.mcp_servers.is_empty() {
+            return Vec::new();
+        }
         let scope = self.starter.scope();
         let is_trusted = |name: &String, value: &Value| self.trusted.iter().any(|(n, v)| n == name && v == value);
         let servers = agent.integrations.mcp_servers.iter().filter(|(name, value)| is_trusted(name, value));

@@ -1,35 +1,58 @@
 //! The types that this crate re-exports can grow without breaking its users.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 /// Types that are closed on purpose: their readers must handle each case, or they cannot grow.
-const CLOSED: [&str; 18] = [
+const CLOSED: &[&str] = &[
     "Allow",          // everything, or a list
+    "AmountError",    // the text that is not an amount
     "Args",           // JSON, or text that is not
     "Cached",         // a new run, or an earlier result
+    "CallKey",        // run, turn and index
     "Cap",            // default, unlimited, or a number
+    "Charge",         // nothing, an amount, or the worst case
     "Claim",          // whose process is gone, or any
+    "Delta",          // each reader of a stream must show it
+    "Effect",         // each permission mode decides by it
+    "Effort",         // each wire must encode it
     "Event",          // a fact, a notice, or a gap
+    "FieldType",      // a type of JSON
+    "Inherit",        // each converter must express it
+    "LimitFields",    // the limits of team files, with a default each
+    "LimitHit",       // the limit, and what was spent where
     "Message",        // one of three roles; each wire must encode it
     "Network",        // each sandbox must enforce it
+    "NextSpeaker",    // each chat must know it
+    "OnTaskFailure",  // each pattern must handle it
     "Part",           // each wire must encode it
     "PermissionMode", // each decision must know it
     "QuestionKind",   // yes or no, a choice, or text
+    "Record",         // a fact with its position
+    "Reducer",        // each graph must apply it
     "Replay",         // may a call be repeated
+    "ResolvedModel",  // names and warnings
     "Rule",           // a tool and a pattern
+    "RuleError",      // the reason
     "Sandbox",        // each sandbox must enforce it
     "Severity",       // info, warning, error
+    "Subject",        // each rule must match it
+    "Subjects",       // none, parts, or unclear
     "Submission",     // new or earlier
     "ToolCall",       // ID, name and arguments
     "ToolChoice",     // each wire must encode it
+    "Transient",      // a notice with its run and time
+    "TransientKind",  // each screen must show it
 ];
 
 #[test]
 fn reexported_types_can_grow() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let definitions = definitions(&root.join("crates"));
-    let facade = fs::read_to_string(root.join("crates/homing/src/lib.rs")).unwrap();
-    let names = reexported(&facade);
+    let names = reexported_by_facade(&root.join("crates/homing/src"));
     assert!(names.len() > 60, "{names:?}");
     let frozen: Vec<_> = names
         .iter()
@@ -37,6 +60,14 @@ fn reexported_types_can_grow() {
         .filter(|name| definitions.get(*name).is_some_and(|can_grow| !can_grow))
         .collect();
     assert!(frozen.is_empty(), "add `#[non_exhaustive]`, or list them as closed: {frozen:?}");
+}
+
+/// The names that the crate and its public modules re-export.
+fn reexported_by_facade(sources: &Path) -> BTreeSet<String> {
+    let root = fs::read_to_string(sources.join("lib.rs")).unwrap();
+    let modules = root.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+    let modules = modules.map(|name| fs::read_to_string(sources.join(format!("{name}.rs"))).unwrap());
+    modules.chain([root.clone()]).flat_map(|text| reexported(&text)).collect()
 }
 
 /// The names in the `pub use` lines of a file.

@@ -7,7 +7,7 @@ use homing_core::{
     limits::Limits,
     message::Args,
     model::Effort,
-    registry::{Registry, UnknownAgent},
+    registry::Registry,
     rule::Rule,
     tool_names,
 };
@@ -63,9 +63,9 @@ impl DelegateArgs {
         })?;
         let task = text(&TASK_KEYS).filter(|task| !task.is_empty());
         let task = task.ok_or_else(|| RefusedCall::mistake("`task` is missing: describe what the agent must do"))?;
-        let agent = registry.get(name).map_err(|unknown| {
-            let known = registry.offered().map(|agent| agent.definition.name.clone()).collect();
-            RefusedCall::mistake(UnknownAgent { known, ..unknown }.to_string())
+        let agent = registry.get(name).map_err(|mut unknown| {
+            unknown.known = registry.offered().map(|agent| agent.definition.name.clone()).collect();
+            RefusedCall::mistake(unknown.to_string())
         })?;
         let agent = agent.clone();
         let background = args.get("background").or_else(|| args.get("run_in_background")).and_then(Value::as_bool);

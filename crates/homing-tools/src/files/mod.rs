@@ -5,6 +5,7 @@ pub mod attach;
 pub mod change_diff;
 pub(crate) mod confined_open;
 pub mod contents;
+#[cfg(feature = "shell")]
 pub mod diff;
 pub(crate) mod edit;
 pub(crate) mod file_versions;

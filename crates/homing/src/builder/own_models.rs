@@ -16,7 +16,11 @@ pub(super) struct OwnModels {
 impl OwnModels {
     fn unknown(&self, name: &str) -> ModelError {
         let known: Vec<&str> = self.own.keys().map(String::as_str).collect();
-        ModelError::Unusable { reason: format!("there is no model `{name}`; known: {}", known.join(", ")) }
+        let known = known.join(", ");
+        let reason = format!(
+            "there is no model `{name}`; known: {known}. Models of providers need the feature `providers` of the crate `homing`"
+        );
+        ModelError::Unusable { reason }
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct ToolSources {
     pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
     pub(crate) extensions: Extensions,
     /// The commands of this machine, if runs may use any.
-    #[cfg(feature = "tools")]
+    #[cfg(feature = "shell")]
     pub(crate) commands: Option<Arc<homing_tools::shell::commands::Commands>>,
 }
 

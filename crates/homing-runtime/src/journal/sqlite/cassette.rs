@@ -20,6 +20,7 @@ pub struct Cassette {
 
 /// Error of a cassette that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CassetteError {
     /// The text is not a cassette, or a part of it is unknown.
     #[error("not a valid cassette: {0}")]

@@ -46,6 +46,7 @@ pub struct CassetteReplay {
 
 /// A difference between the replay and the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Divergence {
     /// The run of the replay, if known.
     pub run: Option<Uuid>,
