@@ -17,6 +17,17 @@ use crate::{
 ///
 /// Its JSON form is flat: the fields of the parts appear beside its own. Journals contain this form and cache keys are
 /// hashes of its text, so names and order must not change.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::definition as homing;
+/// use homing::AgentDefinition;
+///
+/// let mut agent = AgentDefinition::new("reviewer", "Reviews changes", "Report what is wrong.");
+/// agent.aliases.push("review".to_owned());
+/// assert_eq!(agent.name, "reviewer");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -17,6 +17,20 @@ use crate::{
 };
 
 /// The JSON result of a run. Within one version `v`, fields are only added.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::envelope as homing;
+/// use homing::{Envelope, Status};
+///
+/// fn summary(result: &Envelope) -> String {
+///     match result.status {
+///         Status::Done => result.output.clone(),
+///         status => format!("{} after {} turns: {}", status.name(), result.subtree.turns, result.output),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Envelope {

@@ -143,6 +143,21 @@ impl fmt::Display for Limit {
 }
 
 /// Limits of a run.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::limits as homing;
+/// use std::time::Duration;
+///
+/// use homing::{Cap, Limit, Limits};
+///
+/// # fn main() -> Result<(), homing::AmountError> {
+/// let limits = Limits::default().cost_usd("0.50")?.turns(20).wall(Duration::from_secs(300)).unlimited(Limit::Tokens);
+/// assert_eq!((limits.cap(Limit::Turns), limits.cap(Limit::Tokens)), (Cap::At(20), Cap::Unlimited));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -61,6 +61,16 @@ pub enum Delta<'a> {
 }
 
 /// Known properties of a model: prices and limits.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::model as homing;
+/// use homing::{ModelCard, Rates};
+///
+/// let card = ModelCard::free("acme/large").rates(Rates::default().input(3_000_000).output(15_000_000));
+/// assert_eq!(card.name, "acme/large");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelCard {
@@ -179,7 +189,7 @@ impl Rates {
 }
 
 /// A request to a model.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ModelRequest<'a> {
     /// The system prompt, as rendered at spawn.

@@ -269,7 +269,7 @@ impl OpenQuestion {
         let agent = run.spawned.agent.name.clone();
         let mut question = question.clone();
         if question.call.is_unknown() {
-            question.call = run.requested_call(question.key).unwrap_or_default();
+            question.call = run.questions().call(question.key).unwrap_or_default();
         }
         Self { id, run: run.id, place: run.place.clone(), agent, kind: question.kind(), question }
     }

@@ -5,6 +5,18 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::definition::AgentDefinition;
 
 /// The known agent definitions, by name. Immutable in use: reloading builds a new one.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::registry as homing;
+/// # use homing_core::definition::AgentDefinition;
+/// use homing::Registry;
+///
+/// let agents: Registry = ["reviewer", "writer"].map(|name| AgentDefinition::new(name, "Works", "Work.")).into_iter().collect();
+/// assert!(agents.has("writer"));
+/// assert!(agents.get("reviwer").unwrap_err().to_string().contains("reviewer"));
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     agents: BTreeMap<String, RegistryEntry>,

@@ -8,6 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::tool_names;
 
 /// A permission rule: all calls of a tool, or those whose subject matches a pattern.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::rule as homing;
+/// use homing::{Rule, RuleError};
+///
+/// # fn main() -> Result<(), RuleError> {
+/// let rule: Rule = "bash(git log *)".parse()?;
+/// assert_eq!((rule.tool.as_str(), rule.to_string().as_str()), ("bash", "bash(git log *)"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rule {
     /// Canonical tool name; may end in `*` (`mcp__github__*`). `*` matches every tool.

@@ -13,9 +13,8 @@ use crate::{
     message::{Message, ToolResult, TranscriptEntry, Usage},
     model::ModelError,
     place::Place,
-    question::RequestedCall,
     token_estimate::LastAsk,
-    tool::{CallKey, Replay},
+    tool::Replay,
 };
 
 mod answer;
@@ -250,12 +249,6 @@ impl Run {
     /// Returns the last reply's calls that have no result yet.
     pub fn open_calls(&self) -> Vec<CallState> {
         self.calls.open().cloned().collect()
-    }
-
-    /// Returns an open call as its model wrote it.
-    pub fn requested_call(&self, key: CallKey) -> Option<RequestedCall> {
-        let state = self.calls.open().find(|state| state.key == key)?;
-        Some(RequestedCall::written(&self.spawned.agent.name, &state.call))
     }
 
     /// Returns the results of all calls of `tool`, including those of the last reply.

@@ -20,6 +20,12 @@ pub struct FunctionModel<F> {
     decide: F,
 }
 
+impl<F> std::fmt::Debug for FunctionModel<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionModel").field("card", &self.card).finish_non_exhaustive()
+    }
+}
+
 impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> FunctionModel<F> {
     /// Creates a free model named `name`.
     pub fn new(name: impl Into<String>, decide: F) -> Self {
@@ -58,9 +64,24 @@ impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> Model f
 }
 
 /// A model that returns the replies of a list in order, then fails.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::scripted_model as homing;
+/// use homing::{ScriptedModel, call, say};
+///
+/// let model = ScriptedModel::new([Ok(call([("read", serde_json::json!({"path": "a.txt"}))])), Ok(say("It is empty."))]);
+/// ```
 pub struct ScriptedModel {
     card: ModelCard,
     answers: Mutex<VecDeque<Result<Reply, AskFailure>>>,
+}
+
+impl std::fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScriptedModel").field("card", &self.card).finish_non_exhaustive()
+    }
 }
 
 impl ScriptedModel {

@@ -51,6 +51,17 @@ pub trait AgentToolSource: Send + Sync {
 }
 
 /// Specification of a tool.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::tool as homing;
+/// use homing::{Effect, Replay, ToolSpec};
+///
+/// let schema = serde_json::json!({"type": "object"});
+/// let spec = ToolSpec::new("deploy", "Deploys.", schema).replay(Replay::Unsafe).effect(Effect::Changes);
+/// assert_eq!(spec.name, "deploy");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolSpec {
@@ -120,6 +131,16 @@ impl Replay {
 }
 
 /// Result of a tool.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::tool as homing;
+/// use homing::ToolOutput;
+///
+/// let output = ToolOutput::text("42 files").data(serde_json::json!({"files": 42}));
+/// assert!(!output.is_error && ToolOutput::error("there is no such folder").is_error);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOutput {
@@ -184,6 +205,16 @@ pub struct ToolContext {
     pub host: Arc<dyn CallHost>,
     /// Position of the call in a distributed trace, for the programs and servers that it calls.
     pub trace: Option<TraceContext>,
+}
+
+impl std::fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("key", &self.key)
+            .field("agent", &self.agent)
+            .field("workdir", &self.workdir)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ToolContext {

@@ -195,7 +195,7 @@ impl RunTimes {
                 self.finish(at, then, |key| key == OpenKey::Ask);
             }
             Fact::Called(called) => self.called(called, at),
-            Fact::Returned { key: call, refused, result } => {
+            Fact::Returned { key: call, refused, result, .. } => {
                 if refused == &Some(CallRefusal::OutcomeUnknown) {
                     let subject = self.calls.get(call).map(|call| call.subject.clone()).unwrap_or_default();
                     self.unknown_outcomes.push(subject);

@@ -22,6 +22,20 @@ use uuid::Uuid;
 use crate::journal::Journal;
 
 /// An event of a tree.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime::event as homing;
+/// use homing::Event;
+///
+/// fn line(event: &Event) -> String {
+///     match event.denied() {
+///         Some(call) => format!("{} may not call {} with {}", call.agent, call.tool, call.args),
+///         None => event.to_json().to_string(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A durable fact.
@@ -161,6 +175,21 @@ fn notice_json(notice: &Transient) -> Value {
 ///
 /// Facts arrive in order and without gaps. A slow subscriber does not slow the run down: it misses transient notices, and
 /// [`Event::Missed`] reports how many events it fell behind before the missed facts follow.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime::event as homing;
+/// use homing::{Event, Events};
+///
+/// async fn facts(mut events: Events) -> usize {
+///     let mut facts = 0;
+///     while let Some(event) = events.next().await {
+///         facts += usize::from(matches!(event, Event::Fact(_)));
+///     }
+///     facts
+/// }
+/// ```
 pub struct Events(Pin<Box<dyn Stream<Item = Event> + Send>>);
 
 impl Events {

@@ -25,6 +25,18 @@ use crate::{
 };
 
 /// A handle to a run. Dropping it does not stop the run.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime as homing;
+/// use homing::RunHandle;
+///
+/// async fn report(run: RunHandle) -> String {
+///     let result = run.wait().await;
+///     format!("{}: {}", result.status.name(), result.output)
+/// }
+/// ```
 #[derive(Clone)]
 pub struct RunHandle {
     runtime: Runtime,

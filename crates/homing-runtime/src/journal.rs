@@ -355,6 +355,12 @@ pub struct MemoryJournal {
     listener: OnceLock<FactListener>,
 }
 
+impl std::fmt::Debug for MemoryJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryJournal").finish_non_exhaustive()
+    }
+}
+
 impl MemoryJournal {
     /// An empty journal.
     pub fn new() -> Arc<Self> {

@@ -117,6 +117,12 @@ pub trait PermissionHandler: Send + Sync {
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<Inner>);
 
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime").field("runs", &self.roots().len()).finish_non_exhaustive()
+    }
+}
+
 pub(crate) struct Inner {
     pub(crate) parts: RuntimeParts,
     /// The policy, as the authority that roots get theirs from.
@@ -169,6 +175,7 @@ struct NewRoot {
 }
 
 /// The result of a submission.
+#[derive(Debug)]
 pub enum Submission {
     /// A new run was started.
     New(RunHandle),

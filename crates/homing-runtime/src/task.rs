@@ -12,6 +12,16 @@ use serde_json::Value;
 use crate::handle::RunHandle;
 
 /// A task for an agent.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime as homing;
+/// use homing::Task;
+/// use serde_json::json;
+///
+/// let task = Task::new("reviewer", "Review {{file}}").set("file", "src/lib.rs").tag("ticket", "42").schema(json!({"type": "object"}));
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Task {

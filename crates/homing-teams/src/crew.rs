@@ -12,6 +12,18 @@ use serde_json::Value;
 use crate::{crew::check::TaskCheck, limit_fields::LimitFields, team::Team};
 
 /// Tasks with dependencies.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Crew, CrewTask, Team};
+///
+/// let crew = Crew::sequential()
+///     .task(CrewTask::new("find", "researcher", "Find facts about {{ task }}"))
+///     .task(CrewTask::new("write", "writer", "Write about {{ results.find }}"));
+/// assert_eq!(Team::new("report", crew).members(), ["researcher", "writer"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

@@ -14,6 +14,19 @@ use serde_json::Value;
 use crate::{code::Code, crew::OnTaskFailure, limit_fields::LimitFields};
 
 /// A graph over a shared state.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Edge, Graph, Node, Team};
+///
+/// let graph = Graph::starting_at("draft")
+///     .node(Node::agent("draft", "writer", "Draft {{ task }}"))
+///     .node(Node::agent("check", "critic", "Check the draft"))
+///     .edge(Edge::new("draft", "check"));
+/// assert_eq!(Team::new("essay", graph).members(), ["writer", "critic"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Graph {

@@ -9,6 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::team::registered;
 
 /// A coordinator that delegates to workers.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Orchestrator, Team};
+///
+/// let team = Team::new("newsroom", Orchestrator::new("editor").worker("reporter").worker("photographer"));
+/// assert_eq!(team.members(), ["reporter", "photographer"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]

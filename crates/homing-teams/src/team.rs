@@ -33,6 +33,16 @@ use crate::{
 };
 
 /// A team.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Map, Team};
+///
+/// let team = Team::new("survey", Map::new("explorer", "What does {{ item }} do?")).description("Describes each file");
+/// assert_eq!(team.members(), ["explorer"]);
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Team {

@@ -16,6 +16,7 @@ use crate::Homing;
 const MAX_ENTRIES: usize = 100_000;
 
 /// The result of [`Homing::spawn_cached`].
+#[derive(Debug)]
 pub enum Cached {
     /// The recorded result of an identical earlier run. Nothing was spent.
     Before(Box<Envelope>),
@@ -24,6 +25,7 @@ pub enum Cached {
 }
 
 /// Stores a result for later calls of [`Homing::spawn_cached`].
+#[derive(Debug)]
 #[must_use = "the result is stored only by calling `keep`"]
 pub struct Keep(Option<(Arc<SqliteJournal>, RunHandle, String)>);
 

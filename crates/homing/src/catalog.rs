@@ -49,6 +49,12 @@ pub struct Catalog {
     served: OnceLock<(String, String)>,
 }
 
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 impl Catalog {
     /// Creates a catalog of the models of `providers` and of the host's own models.
     pub fn new(providers: Providers, options: ModelOptions, own: BTreeMap<String, Arc<dyn Model>>) -> Self {

@@ -85,6 +85,15 @@ pub struct CodingSetup {
     pub approvals: Option<PathBuf>,
 }
 
+impl std::fmt::Debug for CodingSetup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CodingSetup")
+            .field("places", &self.places)
+            .field("helper", &self.helper)
+            .finish_non_exhaustive()
+    }
+}
+
 impl CodingSetup {
     /// Returns the set-up of the project around `folder`, with the user's folders and environment.
     pub fn from_env(folder: &Path) -> Self {

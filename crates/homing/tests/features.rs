@@ -1,4 +1,4 @@
-//! What holds with any set of features. `.ci/features` runs these tests with several sets.
+//! Behaviour with any set of features. `.ci/features` runs these tests with several sets.
 
 use homing::{
     AgentDefinition, Homing, Permissions, Replay, Status, Task, model_fn,

@@ -2,7 +2,7 @@
 
 use super::{Run, fold::Fold};
 use crate::{
-    question::{Answer, OpenQuestion, Question, QuestionId},
+    question::{Answer, OpenQuestion, Question, QuestionId, RequestedCall},
     tool::CallKey,
 };
 
@@ -50,6 +50,12 @@ impl<'a> RunQuestions<'a> {
     /// Returns whether this call waits for an answer.
     pub(super) fn hold(self, key: CallKey) -> bool {
         self.unanswered().any(|asked| asked.question.key == key)
+    }
+
+    /// Returns an open call, which a question may be about, as its model wrote it.
+    pub fn call(self, key: CallKey) -> Option<RequestedCall> {
+        let state = self.0.calls.open().find(|state| state.key == key)?;
+        Some(RequestedCall::written(&self.0.spawned.agent.name, &state.call))
     }
 
     /// Returns the recorded answer to a question.

@@ -52,7 +52,7 @@ impl ToolHost {
             question.args_hash = self.args_hash;
         }
         if question.call.is_unknown() {
-            let call = self.tree.read_run(self.live_run.run, |run| run.requested_call(question.key));
+            let call = self.tree.read_run(self.live_run.run, |run| run.questions().call(question.key));
             question.call = call.unwrap_or_default();
         }
         let id = question.id();

@@ -29,6 +29,17 @@ pub enum JournalChoice {
     Own(Arc<dyn Journal>),
 }
 
+impl std::fmt::Debug for JournalChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Off => f.write_str("Off"),
+            #[cfg(feature = "sqlite")]
+            Self::File(path, _) => f.debug_tuple("File").field(path).finish(),
+            Self::Own(_) => f.write_str("Own(..)"),
+        }
+    }
+}
+
 #[cfg(feature = "sqlite")]
 impl<P: Into<PathBuf>> From<P> for JournalChoice {
     fn from(path: P) -> Self {

@@ -40,6 +40,12 @@ pub struct Extensions {
     pub wrap_tool: Option<ToolWrapper>,
 }
 
+impl std::fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extensions").field("wraps_tools", &self.wrap_tool.is_some()).finish_non_exhaustive()
+    }
+}
+
 /// Tools for all runs, tools of single agents, and the extensions.
 #[derive(Default)]
 pub(crate) struct ToolSources {

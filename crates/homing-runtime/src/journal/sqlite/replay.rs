@@ -44,6 +44,12 @@ pub struct CassetteReplay {
     order: Order,
 }
 
+impl std::fmt::Debug for CassetteReplay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CassetteReplay").field("divergences", &self.divergences()).finish_non_exhaustive()
+    }
+}
+
 /// A difference between the replay and the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
