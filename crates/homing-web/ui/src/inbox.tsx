@@ -92,7 +92,8 @@ export function limitWords({ name, limit, spent, next_call_micros, next_call_tok
   const shown = AMOUNTS[name] ?? count;
   const words = { wall: "time", work: "working time", cost: "cost" }[name] ?? name.replace("_", " ");
   const next = next_call_micros ? `The next call may cost up to ${money(next_call_micros)}.` : next_call_tokens ? `The next call may use up to ${count(next_call_tokens)} tokens.` : "";
-  return `${shown(spent)} of ${shown(limit)} ${words} used. ${next}`;
+  const used = name === "cost" || name === "tokens" ? `, ${shown(spent)} used` : "";
+  return `The limit of ${shown(limit)} ${words} is reached${used}. ${next}`;
 }
 
 /** A tree that stopped and that a person can move on: a limit, a failure, an unknown outcome, a process that is gone. */

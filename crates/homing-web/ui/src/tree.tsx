@@ -213,7 +213,7 @@ function Head({ live, view, tree, children }: { live: LiveTree; view: View; tree
         <span>{root.agent}</span>
         <span class="quiet">{root.model}{root.effort ? ` · ${root.effort} effort` : ""}</span>
         <Budget wide spent={root.subtree.cost_micros} held={root.held.cost_micros} limit={root.limits.cost} atMost={root.subtree.at_most_micros} />
-        <span class="quiet">{count(root.subtree.input + root.subtree.output)} tokens · {plural(root.subtree.tool_calls, "call")} · {plural(tree.rows.length, "run")}</span>
+        <span class="quiet cut totals">{count(root.subtree.input + root.subtree.output)} tokens · {plural(root.subtree.tool_calls, "call")} · {plural(tree.rows.length, "run")}</span>
         <time class="quiet" dateTime={new Date(view.start).toISOString()}>{dateTime(view.start)}</time>
         <Command text={`homing show ${id}`} />
         {children}

@@ -153,7 +153,7 @@ const tests = {
     assert.equal((await world.ended(tree)).status, "exhausted");
     const page = await open();
     const card = page.locator(".card.stopped", { hasText: "Count the files" });
-    assert.match(await card.innerText(), /\d of 2 turns used\. The next call may cost up to \$0\.\d+/);
+    assert.match(await card.innerText(), /The limit of 2 turns is reached\. The next call may cost up to \$0\.\d+/);
     await card.getByRole("button", { name: "Finish with what there is" }).waitFor();
     await card.getByRole("button", { name: "Add 20 turns and go on" }).click();
     await until("done", async () => (await world.api(`/api/trees/${tree}`)).status === "done");
