@@ -136,9 +136,13 @@ pub(crate) async fn watch_with(
     if signal.is_none() {
         prompt.notifier().ended(&envelope);
     }
-    if is_answer_shown && watcher.board.rows().count() == 1 {
-        // The line of a single run says nothing that does not follow.
+    if is_answer_shown {
         terminal::clear_live();
+        terminal::inform("");
+        // The line of a single run says nothing that does not follow.
+        if watcher.board.rows().count() > 1 {
+            watcher.draw();
+        }
     }
     WatchResult { envelope, signal, is_answer_shown }
 }

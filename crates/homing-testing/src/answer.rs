@@ -103,6 +103,13 @@ impl FakeResponse {
         Self::events(&chat_events(&call_deltas(calls), "tool_calls"))
     }
 
+    /// Creates a streamed chat completion of text, followed by calls.
+    pub fn chat_text_and_calls(text: &str, calls: &[(&str, &str)]) -> Self {
+        let mut deltas = vec![format!("{{\"content\":{}}}", quoted(text))];
+        deltas.extend(call_deltas(calls));
+        Self::events(&chat_events(&deltas, "tool_calls"))
+    }
+
     /// Creates a streamed chat completion of text that was cut by the output limit.
     pub fn chat_cut_text(text: &str) -> Self {
         Self::events(&chat_events(&[format!("{{\"content\":{}}}", quoted(text))], "length"))

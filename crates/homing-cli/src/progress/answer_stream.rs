@@ -32,7 +32,12 @@ impl AnswerStream {
                     self.reply.clear();
                     None
                 }
-                Fact::Replied { .. } if self.root == Some(record.run) => self.rest(),
+                Fact::Replied { reply, .. } if self.root == Some(record.run) => {
+                    let rest = self.rest();
+                    // What the agent says before its calls stands apart from what it says after them.
+                    let goes_on = reply.calls().next().is_some() && !reply.text().trim().is_empty();
+                    if goes_on { Some(rest.unwrap_or_default() + "\n") } else { rest }
+                }
                 Fact::AskFailed { .. } if self.root == Some(record.run) && !self.reply.is_empty() => {
                     let rest = self.rest().unwrap_or_default();
                     self.reply.clear();

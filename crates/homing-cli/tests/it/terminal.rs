@@ -269,6 +269,22 @@ fn answer_is_streamed_once_and_shown_above_the_costs() {
 }
 
 #[test]
+fn text_before_calls_stands_apart_from_the_answer() {
+    let Some(screen) = Screen::open(80, 24, |_, seen| {
+        if seen.body.contains("\"role\":\"tool\"") {
+            FakeResponse::chat_text("Here it is.")
+        } else {
+            FakeResponse::chat_text_and_calls("I look.", &[("ls", "{}")])
+        }
+    }) else {
+        return;
+    };
+    screen.homing("run --model openai/gpt-4.1 go");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("I look.\n\nHere it is.\n\ndone · 2 turns"), "{shown}");
+}
+
+#[test]
 fn steps_of_a_team_are_not_part_of_its_answer() {
     let Some(screen) = Screen::open(100, 40, |_, _| FakeResponse::chat_text("the verdict")) else { return };
     let crew = "name: court\ndescription: Decides.\nagents:\n  - { name: judge, description: Decides, prompt: Decide., tools: [] }\n\
