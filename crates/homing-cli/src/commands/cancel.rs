@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use homing_core::envelope::Status;
 use homing_restate::Post;
 use homing_runtime::journal::{
     InboxRequest,
@@ -33,8 +34,15 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
         Posted::ToOwner { pid, host } => (pid, host),
         Posted::NoOwner => {
             let status = super::show::envelope(&journal, &found)?.status;
-            let why = if status.is_over() { "it already finished" } else { "its process is gone" };
+            let why = match status {
+                Status::Waiting => "it waits for an answer, and its process has exited",
+                status if status.is_over() => "it already finished",
+                _ => "its process is gone",
+            };
             terminal::say(&format!("{run} is not running: {why}"));
+            if status == Status::Waiting {
+                terminal::say("hint: it costs nothing while it waits; answer it with `homing answer`, or leave it");
+            }
             return Ok(Exit::Failed);
         }
     };

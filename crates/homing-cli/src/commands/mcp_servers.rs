@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use homing::{CodingSetup, Folders, KnownServer, environment};
 use homing_core::sanitize;
 use homing_tools::mcp::{ApprovalState, McpApprovals, OauthTokens, ServerConfig, ServerPlace};
+use homing_tools::trust::{AuthorityFiles, TrustState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,6 +34,14 @@ struct Servers {
     path: PathBuf,
     folders: Folders,
     known: Vec<KnownServer>,
+}
+
+/// Returns whether the project has servers that the user does not trust yet.
+fn has_untrusted_servers() -> bool {
+    let setup = CodingSetup::from_env(&environment::current_folder().unwrap_or_default());
+    let files = AuthorityFiles::of_project(&setup.places.project_folders());
+    let is_trusted = setup.trust.is_some_and(|store| store.state(files.project(), &files) == TrustState::Trusted);
+    !is_trusted && files.paths().any(|path| path.ends_with(".mcp.json"))
 }
 
 /// A server as it is written to the configuration.
@@ -131,7 +140,10 @@ impl Servers {
             print(&terminal::json(&json!(rows)))?;
             return Ok(Exit::Done);
         }
-        if rows.is_empty() {
+        if has_untrusted_servers() {
+            terminal::say("the servers of .mcp.json are left out, because this project's files are not trusted");
+            terminal::say("hint: look at them, then run `homing trust`");
+        } else if rows.is_empty() {
             terminal::say("no MCP servers; add one with `homing mcp add`");
         }
         for row in &rows {

@@ -175,6 +175,16 @@ fn servers_are_added_listed_and_removed() {
     let row = |at: usize| (listed[at]["name"].as_str().unwrap(), listed[at]["server"].as_str().unwrap());
     assert_eq!([row(0), row(1)], [("far", "https://x/sse"), ("files", "npx -y some-server")]);
     assert_eq!(listed[0]["state"], "not approved");
+    world.write(".mcp.json", r#"{"mcpServers": {"db": {"command": "db"}}}"#);
+    let listed = world.homing(&["mcp", "list"]);
+    assert!(
+        !out(&listed).contains("db") && err(&listed).contains("the servers of .mcp.json are left out"),
+        "{}",
+        err(&listed)
+    );
+    assert_eq!(code(&world.homing(&["trust", "--yes"])), 0);
+    let listed = world.homing(&["mcp", "list"]);
+    assert!(out(&listed).contains("db  ") && !err(&listed).contains("left out"), "{}", out(&listed));
     for name in ["files", "far"] {
         assert_eq!(code(&world.homing(&["mcp", "remove", name])), 0);
     }
