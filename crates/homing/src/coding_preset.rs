@@ -58,7 +58,7 @@ pub struct CodingSetup {
     pub options: ParseOptions,
     /// The projects that the user trusts. `None` trusts nothing.
     pub trust: Option<TrustStore>,
-    /// The program that supervises commands: its `main` must call [`run_helper_if_asked`].
+    /// The program that supervises commands: its `main` must call `run_helper_if_asked`.
     pub helper: Option<PathBuf>,
     /// Leaves out everything that runs commands: `bash`, hooks, MCP servers and worktrees. Without it, a missing helper is an
     /// error.
