@@ -1,16 +1,24 @@
-"""A provider on loopback that answers as the role in the system prompt says, and logs each reply that it has finished.
+"""A provider on loopback that answers as the role in the system prompt says, and logs each reply that it has finished, with the
+idempotency key of the call, the API key (each worker has its own) and the times.
 
 ROLE=lead delegates to three `mid`, ROLE=mid to two `leaf`, ROLE=leaf runs one command that must not run twice, ROLE=fan
-delegates to COUNT `step`, ROLE=step makes three model calls.
+delegates to COUNT `step`, ROLE=step makes three model calls. ROLE=asker asks the user, ROLE=listener waits and repeats the last
+message that it got, ROLE=host delegates to one of them. ROLE=flaky fails twice before it answers.
 """
-import hashlib, http.server, json, os, re, sys, threading, time
+import http.server, json, os, re, sys, threading, time
 
 LOG, DELAY = sys.argv[1], float(sys.argv[2])
 LOCK = threading.Lock()
+FAILED = {}
 
 
 def delegate(agent, tasks):
     return [("delegate", {"agent": agent, "task": task}) for task in tasks]
+
+
+def text_of(message):
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def answer(system, messages):
@@ -26,6 +34,21 @@ def answer(system, messages):
         return "", delegate("leaf", [f"work on {name}.{i}" for i in range(2)])
     if role == "leaf" and turn == 0:
         return "", [("bash", {"command": f"echo {name} >> effects.log; sleep 0.3; echo {name} >> finished.log"})]
+    if role == "asker" and turn == 0:
+        return "", [("ask", {"question": f"Which colour for {name}?", "options": ["red", "green"]})]
+    if role == "asker":
+        return f"asker {name}: {text_of(messages[-1])}", []
+    if role == "listener" and turn == 0:
+        return "", [("bash", {"command": f"echo {name} >> effects.log; sleep 3; echo {name} >> finished.log"})]
+    if role == "listener":
+        told = [text_of(m) for m in messages if m["role"] == "user"]
+        return f"listener {name} heard: {told[-1]}", []
+    if role == "host" and turn == 0:
+        return "", delegate(task.split()[0], [f"work on {name}.0"])
+    if role == "host":
+        return f"host {name} done: {text_of(messages[-1])}", []
+    if role == "slow" and turn == 0:
+        time.sleep(5)
     if role == "fan" and turn == 0:
         return "", delegate("step", [f"work on {name}.{i}" for i in range(int(task.split()[0]))])
     if role == "step" and turn < 2:
@@ -40,10 +63,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
+        began = time.time()
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         messages = body["messages"]
         system = "".join(m["content"] if isinstance(m["content"], str) else m["content"][0]["text"]
                          for m in messages if m["role"] in ("system", "developer"))
+        if "ROLE=flaky" in system and self.fails_first():
+            return
         text, calls = answer(system, [m for m in messages if m["role"] not in ("system", "developer")])
         time.sleep(DELAY)
         delta = {"role": "assistant", "content": text or None}
@@ -64,9 +90,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
         except OSError:
             return
-        key = hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
+        entry = {"key": self.headers.get("idempotency-key"), "worker": self.headers.get("authorization", "").split()[-1],
+                 "began": began, "ended": time.time()}
         with LOCK, open(LOG, "a") as log:
-            log.write(key + "\n")
+            log.write(json.dumps(entry) + "\n")
+
+    def fails_first(self):
+        """Answers the first two attempts at a call with an error that may be retried."""
+        key = self.headers.get("idempotency-key")
+        with LOCK:
+            FAILED[key] = FAILED.get(key, 0) + 1
+            if FAILED[key] > 2:
+                return False
+        self.send_response(503)
+        self.send_header("content-length", "0")
+        self.end_headers()
+        return True
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -168,6 +168,9 @@ pub struct Spawned {
     /// True if the parent continues without waiting for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
+    /// True if it begins a segment of its tree, which any worker may drive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub placed: bool,
     /// The agent definition at spawn; its prompt is in `system`.
     pub agent: Arc<AgentDefinition>,
     /// The rendered system prompt: body, skills, project instructions, environment.

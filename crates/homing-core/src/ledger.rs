@@ -143,12 +143,13 @@ impl<'a> Ledger<'a> {
             }
             for budget in budgets(holder) {
                 let needed = |output| budget.amount(size.hold(price, output) + landing);
-                let held = budget.amount(holder.held - run.stopping.landing_hold);
+                let held = budget.amount(holder.held + holder.links.unseen.held - run.stopping.landing_hold);
                 if let Some(fits) = budget.largest_output(size, budget.spent.saturating_add(held), needed) {
                     output = output.min(fits);
                     continue;
                 }
-                let lasting = if has_started(run) { holder.links.landings - run.stopping.landing_hold } else { above };
+                let landings = landings_below(holder) - run.stopping.landing_hold;
+                let lasting = if has_started(run) { landings } else { above };
                 let spent = budget.spent.saturating_add(budget.amount(lasting));
                 if budget.largest_output(size, spent, needed).is_none() || !self.will_release(holder, run) {
                     return Fit::Full(budget.hit(holder));
@@ -166,7 +167,7 @@ impl<'a> Ledger<'a> {
     /// a run is at work that is not an ancestor of the waiter. A run that waits for children of its own is not at work, for
     /// these may be waiting as well.
     fn will_release(&self, holder: &Run, waiter: &Run) -> bool {
-        if holder.held != holder.links.landings {
+        if holder.held + holder.links.unseen.held != landings_below(holder) {
             return true;
         }
         self.0.runs().iter().any(|run| self.is_at_work(run) && is_beside(run, holder, waiter))
@@ -200,7 +201,7 @@ impl<'a> Ledger<'a> {
                     let spent = spent_by(other) + other.stopping.landing_hold;
                     sum.saturating_add(budget.amount(self.whole_need(other, first) - spent))
                 });
-                let landings = budget.amount(holder.links.landings - run.stopping.landing_hold);
+                let landings = budget.amount(landings_below(holder) - run.stopping.landing_hold);
                 let is_short = needed.saturating_add(landings).saturating_add(budget.amount(own)) > left;
                 let ahead = ahead.count() as u64;
                 ahead > 0 && (is_short || (!has_started(run) && ahead >= size.parallel))
@@ -326,6 +327,11 @@ fn spent_by(run: &Run) -> Reservation {
     Reservation { tokens: run.own.usage.tokens(), cost_micros: run.own.usage.cost_micros }
 }
 
+/// Returns what is held for the landings of a run and the runs below it, whichever process drives them.
+fn landings_below(run: &Run) -> Reservation {
+    run.links.landings + run.links.unseen.landings
+}
+
 /// One limited quantity of one run, with what is spent of it.
 struct Budget {
     name: Limit,
@@ -339,7 +345,7 @@ fn budgets(run: &Run) -> impl Iterator<Item = Budget> {
         let limit = run.limits.cap(name).value()?;
         Some(Budget { name, limit, spent })
     };
-    let unknown = run.links.unknown;
+    let unknown = run.links.unknown + run.links.unseen.spent;
     let tokens = budget(Limit::Tokens, usage.tokens().saturating_add(unknown.tokens));
     let cost = budget(Limit::Cost, usage.cost_micros.saturating_add(unknown.cost_micros));
     tokens.into_iter().chain(cost)

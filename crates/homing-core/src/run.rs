@@ -15,6 +15,7 @@ use crate::{
     place::Place,
     token_estimate::LastAsk,
     tool::Replay,
+    tree::Share,
 };
 
 mod answer;
@@ -86,6 +87,8 @@ pub(crate) struct Links {
     pub(crate) landings: Reservation,
     /// The most that calls of the subtree that broke off may have cost beyond their estimates.
     pub(crate) unknown: Reservation,
+    /// The part of the subtree that other processes drive, as far as its facts are not in this fold.
+    pub(crate) unseen: Share,
 }
 
 /// Reasons for the run to end that do not come from its model.

@@ -1,9 +1,12 @@
 //! `RunTree`: all runs of one tree, folded from its facts, with the totals of every subtree.
 
+pub mod segment;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use uuid::Uuid;
 
+pub use self::segment::Share;
 use crate::{
     definition::OnFailure,
     fact::{Asked, Ended, Fact, OBSERVES, Outcome, Purpose, Record, Reservation, Spawned},
@@ -34,24 +37,44 @@ pub struct RunTree {
     pub(crate) inherited: Usage,
     /// True while such a fact is applied.
     is_inheriting: bool,
+    /// Positions of the runs that begin a segment.
+    placed: Vec<usize>,
 }
 
-/// Time that has passed for a tree. It passes only while a process owns the tree, and not while all open runs wait for
-/// answers of the user.
-#[derive(Clone, Copy, Debug, Default)]
+/// Time that has passed for a tree. It passes only while a process owns the tree or a part of it, and not while all open runs
+/// wait for answers of the user.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TreeClock {
     pub(crate) now: u64,
-    /// Owner and time of the last record.
-    last: Option<(u32, u64)>,
+    /// The owner that wrote last.
+    last: Option<OwnerClock>,
+    /// Earlier owners, and those of other segments, which may write again.
+    others: Vec<OwnerClock>,
+}
+
+/// The last record of an owner: when it was written, by the owner's clock and by the tree's.
+#[derive(Clone, Copy, Debug)]
+struct OwnerClock {
+    epoch: u32,
+    at: u64,
+    now: u64,
 }
 
 impl TreeClock {
     /// Returns the tree's time at time `at` of the owner `epoch`.
     fn at(&self, epoch: u32, at: u64) -> u64 {
-        match self.last {
-            Some((last_epoch, last_at)) if last_epoch == epoch => self.now + at.saturating_sub(last_at),
-            Some(_) | None => self.now,
+        let owner = self.last.iter().chain(&self.others).find(|owner| owner.epoch == epoch);
+        owner.map_or(self.now, |owner| self.now.max(owner.now + at.saturating_sub(owner.at)))
+    }
+
+    /// Notes a record of the owner `epoch`, at time `now` of the tree.
+    fn advance(&mut self, epoch: u32, at: u64, now: u64) {
+        self.now = now;
+        if let Some(last) = self.last.filter(|last| last.epoch != epoch) {
+            self.others.retain(|owner| owner.epoch != epoch);
+            self.others.push(last);
         }
+        self.last = Some(OwnerClock { epoch, at, now });
     }
 }
 
@@ -85,7 +108,8 @@ pub fn skip_record(tree: &mut RunTree, seq: u64, epoch: u32, at: u64) -> Result<
         return Err(FoldError::Gap { expected: tree.next_seq, got: seq });
     }
     tree.next_seq += 1;
-    tree.clock = TreeClock { now: tree.clock_at(epoch, at), last: Some((epoch, at)) };
+    let now = tree.clock_at(epoch, at);
+    tree.clock.advance(epoch, at, now);
     Ok(())
 }
 
@@ -103,7 +127,7 @@ impl RunTree {
         }
         self.next_seq += 1;
         let now = self.clock_at(record.epoch, record.at);
-        self.clock = TreeClock { now, last: Some((record.epoch, record.at)) };
+        self.clock.advance(record.epoch, record.at, now);
         self.is_inheriting = record.is_inherited();
         match &record.fact {
             Fact::Spawned(spawned) => self.add(record.run, record.place.clone(), spawned),
@@ -128,6 +152,9 @@ impl RunTree {
         self.by_id.insert(id, at);
         let agent = self.learned.agent(&spawned.agent.name);
         self.runs.push(Run::new(id, place, Links { parent, index: at, agent, ..Links::default() }, spawned.clone()));
+        if spawned.placed {
+            self.placed.push(at);
+        }
         if let Some(key) = spawned.parent_call {
             self.by_call.entry(key).or_default().push(at);
         }
@@ -378,7 +405,7 @@ impl RunTree {
 
     /// Returns the number of the last owner that wrote.
     pub fn last_epoch(&self) -> u32 {
-        self.clock.last.map_or(0, |(epoch, _)| epoch)
+        self.clock.last.map_or(0, |owner| owner.epoch)
     }
 
     /// Returns the ledger, which answers questions about limits.

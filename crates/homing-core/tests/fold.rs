@@ -16,7 +16,10 @@ use homing_core::{
     run::{Run, Step},
     scripted_model::{call, say},
     tool::{CallKey, Effect, Replay, ToolSpec},
-    tree::{FoldError, RunTree},
+    tree::{
+        FoldError, RunTree, Share,
+        segment::{Segment, segment_of, set_elsewhere},
+    },
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -79,6 +82,7 @@ fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
         parent_call: None,
         continues: None,
         background: false,
+        placed: false,
         authority: Authority::root(policy, &agent),
         agent: Arc::new(agent),
         system: "Work.".into(),
@@ -284,4 +288,41 @@ fn old_tool_specifications_count_as_changes() {
     let fields = serde_json::to_value(&spec).unwrap();
     assert!(fields.get("effect").is_none(), "fingerprints of requests cover the serialized specification");
     assert_eq!(ToolSpec::new("x", "", json!({})).effect, Effect::Changes);
+}
+
+#[test]
+fn segments_count_what_other_workers_use() {
+    let mut story = Story::new(Limits::default().tokens(1_000));
+    let placed = Spawned { placed: true, ..spawned(Some(ROOT), Limits::default()) };
+    story.ask(Purpose::Turn, None);
+    story.record(CHILD, Fact::Spawned(Arc::new(placed)));
+    assert_eq!(segment_of(&story.tree, CHILD), Some(CHILD));
+    assert_eq!(Segment::new(&story.tree, ROOT).shared_holders(), [ROOT], "the limit of the root is shared");
+    assert_eq!(Segment::new(&story.tree, ROOT).own_share(ROOT).total().tokens, 100);
+
+    let mut child = Segment::new(&story.tree, CHILD).fold().unwrap();
+    assert_eq!(
+        Segment::new(&child, CHILD).own_share(ROOT),
+        Share::default(),
+        "the ancestors' sums are those of the segment"
+    );
+    assert_eq!(Segment::new(&child, CHILD).shared_holders(), [ROOT]);
+    let size =
+        AskSize { input: 300, output: 300, floor: 300, landing_output: 0, margin: Margin::default(), parallel: 1 };
+    let fit = |tree: &RunTree| tree.ledger().fit(CHILD, size, &Rates::default());
+    assert!(matches!(fit(&child), Fit::Fits { .. }), "600 of 1,000 tokens");
+    let tokens = |tokens| Reservation { tokens, cost_micros: 0 };
+    let spent = Share { spent: tokens(500), ..Share::default() };
+    set_elsewhere(&mut child, ROOT, CHILD, &spent);
+    assert!(
+        matches!(fit(&child), Fit::Full(LimitHit { spent: 500, .. })),
+        "500 are spent elsewhere: {:?}",
+        fit(&child)
+    );
+    set_elsewhere(&mut child, ROOT, CHILD, &Share { held: tokens(500), ..Share::default() });
+    assert_eq!(fit(&child), Fit::Later, "500 are held elsewhere for a call");
+
+    // The owner of the parent learns the same from the ledger and from the facts of the child, and counts it once.
+    set_elsewhere(&mut story.tree, ROOT, ROOT, &Share { held: tokens(250), ..Share::default() });
+    assert_eq!(Segment::new(&story.tree, ROOT).own_share(ROOT).total().tokens, 100);
 }

@@ -1,26 +1,24 @@
-//! `Attempt`: drives one tree on this worker until it ends, or until Restate gives the tree to another worker.
+//! `Attempt`: drives one segment of a tree on this worker until it ends, or until Restate gives it to another worker.
 
 use std::{sync::Arc, time::Duration};
 
-use homing_core::{envelope::Status, limits::Limits};
-use homing_runtime::{
-    RunHandle, Runtime, SpawnError,
-    journal::{Claim, InboxRequest, JournalError},
-};
+use homing_core::{envelope::Status, fact::CancelledBy};
+use homing_runtime::{RunHandle, Runtime, SpawnError, journal::JournalError, learn_news, settle_share};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    journal::RestateJournal,
-    protocol::RUN,
+    protocol::{Job, RUN},
+    segments::Segments,
+    server::ServerError,
     worker::{DefinedRuntime, Shared},
 };
 
 /// Pause before a step is tried again that failed for a reason outside of the run.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The work of this process on a tree. Dropping it gives the tree up.
+/// The work of this process on a segment. Dropping it gives the segment up.
 pub(crate) struct Attempt {
     signals: Arc<Signals>,
 }
@@ -29,19 +27,19 @@ pub(crate) struct Attempt {
 struct Signals {
     /// Cancelled when the attempt is over.
     stop: CancellationToken,
-    /// Notified when there are requests for the tree.
+    /// Notified when there are requests for the segment, or a run that it waits for has ended.
     nudge: Notify,
     /// Cancelled when the invocation is.
     cancelled: CancellationToken,
 }
 
 impl Attempt {
-    /// Begins to drive a tree.
-    pub(crate) fn begin(shared: Arc<Shared>, tree: Uuid, definitions: String) -> Self {
+    /// Begins to drive a segment.
+    pub(crate) fn begin(shared: Arc<Shared>, segment: Uuid, job: Job) -> Self {
         let signals = Arc::<Signals>::default();
         // Requests may have been left while no worker had the tree.
         signals.nudge.notify_one();
-        let driver = Driver { shared, signals: signals.clone(), tree, definitions };
+        let driver = Driver { shared, signals: signals.clone(), tree: job.tree, segment, definitions: job.definitions };
         tokio::spawn(driver.work());
         Self { signals }
     }
@@ -65,10 +63,11 @@ struct Driver {
     shared: Arc<Shared>,
     signals: Arc<Signals>,
     tree: Uuid,
+    segment: Uuid,
     definitions: String,
 }
 
-/// The state in which a tree was left.
+/// The state in which a segment was left.
 enum Left {
     Over,
     /// It waits for an answer.
@@ -84,16 +83,16 @@ impl Driver {
         let _guard = self.shared.count_live();
         let stop = self.signals.stop.clone();
         let Some(error) = stop.run_until_cancelled(self.drive_to_end()).await.flatten() else { return };
-        let tree = self.tree.to_string();
-        while let Err(failure) = self.shared.server.call::<()>(&[RUN, &tree, "finish"], &error).await {
-            tracing::warn!(tree, error = %failure, "cannot end the workflow");
+        let segment = self.segment.to_string();
+        while let Err(failure) = self.shared.server.call::<()>(&[RUN, &segment, "finish"], &error).await {
+            tracing::warn!(segment, error = %failure, "cannot end the workflow");
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
                 return;
             }
         }
     }
 
-    /// Returns the text that ends the workflow, or `None` if another worker has the tree.
+    /// Returns the text that ends the workflow, or `None` if another worker has the segment.
     async fn drive_to_end(&self) -> Option<String> {
         loop {
             match self.drive().await {
@@ -102,7 +101,7 @@ impl Driver {
                 Ok(Left::Gone) => return None,
                 Ok(Left::Parked) => (),
                 Err(error) => {
-                    tracing::warn!(tree = %self.tree, error, "cannot drive this run; trying again");
+                    tracing::warn!(run = %self.segment, error, "cannot drive this run; trying again");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -111,30 +110,36 @@ impl Driver {
 
     async fn drive(&self) -> Result<Left, String> {
         let DefinedRuntime { runtime, journal } = self.shared.runtime(&self.definitions).await?;
-        let resumed = runtime.resume(self.tree, Claim::Force, Limits::default()).await;
-        let run = match resumed {
+        let segments = journal.segments();
+        let run = match runtime.resume_segment(self.tree, self.segment).await {
             Ok(run) => Owned(run),
             Err(SpawnError::Journal(error @ (JournalError::CrashLoop { .. } | JournalError::NoSuchTree(_)))) => {
                 return Ok(Left::Stuck(error.to_string()));
             }
             Err(error) => return Err(error.to_string()),
         };
-        let status = self.attend(&run.0, &runtime, &journal).await;
+        let status = self.attend(&run.0, &runtime, segments).await;
         if status == Status::Waiting {
             drop(run);
             self.signals.nudge.notified().await;
             self.signals.nudge.notify_one();
             return Ok(Left::Parked);
         }
-        if journal.is_over(self.tree).await.map_err(|error| error.to_string())? {
-            Ok(Left::Over)
-        } else {
-            Ok(Left::Gone)
+        if !self.is_over(segments).await.map_err(|error| error.to_string())? {
+            return Ok(Left::Gone);
         }
+        // What the segment did not need is free for the others.
+        settle_share(&run.0).await.map_err(|error| error.to_string())?;
+        Ok(Left::Over)
     }
 
-    /// Waits for the end of the tree, or until it only waits for answers. Carries out requests meanwhile.
-    async fn attend(&self, run: &RunHandle, runtime: &Runtime, journal: &RestateJournal) -> Status {
+    /// Returns whether the end of the segment is stored.
+    async fn is_over(&self, segments: &Segments) -> Result<bool, ServerError> {
+        segments.is_over(self.tree, self.segment).await
+    }
+
+    /// Waits for the end of the segment, or until it only waits for answers. Carries out requests meanwhile.
+    async fn attend(&self, run: &RunHandle, runtime: &Runtime, segments: &Segments) -> Status {
         let over = run.wait_or_park();
         tokio::pin!(over);
         let mut is_cancelled = false;
@@ -142,25 +147,38 @@ impl Driver {
             tokio::select! {
                 envelope = &mut over => return envelope.status,
                 () = self.signals.nudge.notified() => {
-                    if let Err(error) = journal.take_posts(self.tree).await {
-                        tracing::warn!(tree = %self.tree, %error, "cannot read the requests to this run; trying again");
+                    if let Err(error) = self.answer_requests(run, runtime, segments).await {
+                        tracing::warn!(run = %self.segment, error, "cannot read the requests to this run; trying again");
                         tokio::time::sleep(PAUSE).await;
                         self.signals.nudge.notify_one();
                     }
-                    runtime.answer_inbox().await;
                 }
                 () = self.signals.cancelled.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
-                    let (tree, by) = (self.tree, "Restate".to_owned());
-                    journal.post_here(InboxRequest::Cancel { tree, run: tree, by });
-                    runtime.answer_inbox().await;
+                    run.cancel(CancelledBy::Other("Restate".to_owned()));
                 }
             }
         }
     }
+
+    /// Reads the ends of runs that others drive, and carries out requests. A request is removed once what it led to is stored.
+    async fn answer_requests(&self, run: &RunHandle, runtime: &Runtime, segments: &Segments) -> Result<(), String> {
+        learn_news(run).await.map_err(|error| error.to_string())?;
+        let take = |done| segments.take(self.tree, self.segment, done);
+        let mut requests = take(0).await.map_err(|error| error.to_string())?;
+        while !requests.is_empty() {
+            let done = requests.len();
+            for request in requests {
+                runtime.deliver(self.segment, request).await;
+            }
+            segments.owned.flush(self.tree).await;
+            requests = take(done).await.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
 }
 
-/// A tree that this process drives. Dropping it gives the tree up, unless it has ended.
+/// A segment that this process drives. Dropping it gives the segment up, unless it has ended.
 struct Owned(RunHandle);
 
 impl Drop for Owned {

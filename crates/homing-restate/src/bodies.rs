@@ -6,7 +6,9 @@ use homing_core::fact::{Fact, Record};
 use serde_json::{Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use crate::protocol::Append;
+use uuid::Uuid;
+
+use crate::protocol::Group;
 
 /// Texts above this many bytes are stored by their hash.
 const LONG: usize = 64 * 1024;
@@ -19,9 +21,13 @@ pub(crate) fn sha256(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a request of consecutive records of one tree, written in one epoch.
-pub(crate) fn append(records: &[&Record]) -> serde_json::Result<Append> {
-    let mut bodies = BTreeMap::new();
+/// Makes a group of consecutive records of one segment, written in one epoch. Long texts are put into `bodies`.
+pub(crate) fn group(
+    segment: Uuid,
+    from: u64,
+    records: &[&Record],
+    bodies: &mut BTreeMap<String, String>,
+) -> serde_json::Result<Group> {
     let mut raw = Vec::with_capacity(records.len());
     for record in records {
         let text = serde_json::to_string(record)?;
@@ -30,17 +36,16 @@ pub(crate) fn append(records: &[&Record]) -> serde_json::Result<Append> {
             continue;
         }
         let mut value = serde_json::from_str(&text)?;
-        detach(&mut value, &mut bodies);
+        detach(&mut value, bodies);
         raw.push(RawValue::from_string(serde_json::to_string(&value)?)?);
     }
-    let ends = |record: &&&Record| record.run == record.tree && matches!(record.fact, Fact::Ended(_));
-    Ok(Append {
+    Ok(Group {
+        segment,
         epoch: records.first().map_or(0, |record| record.epoch),
-        from: records.first().map_or(0, |record| record.seq),
+        from,
         records: raw,
-        bodies,
         steps: records.iter().filter(|record| is_step(&record.fact)).count() as u64,
-        is_over: records.last().is_some_and(|record| ends(&record)),
+        is_over: records.iter().any(|record| record.run == segment && matches!(record.fact, Fact::Ended(_))),
     })
 }
 
@@ -73,14 +78,17 @@ pub(crate) fn references(raw: &RawValue) -> Vec<String> {
         .collect()
 }
 
-/// Parses a record, with its long texts put back.
-pub(crate) fn read(raw: &RawValue, bodies: &BTreeMap<String, String>) -> serde_json::Result<Record> {
-    if bodies.is_empty() {
-        return serde_json::from_str(raw.get());
-    }
-    let mut value = serde_json::from_str(raw.get())?;
-    attach(&mut value, bodies);
-    serde_json::from_value(value)
+/// Parses the record at a position of its tree, with its long texts put back.
+pub(crate) fn read(raw: &RawValue, seq: u64, bodies: &BTreeMap<String, String>) -> serde_json::Result<Record> {
+    let record = if bodies.is_empty() {
+        serde_json::from_str(raw.get())?
+    } else {
+        let mut value = serde_json::from_str(raw.get())?;
+        attach(&mut value, bodies);
+        serde_json::from_value(value)?
+    };
+    // Its writer counted the records that it knew of.
+    Ok(Record { seq, ..record })
 }
 
 fn attach(value: &mut Value, bodies: &BTreeMap<String, String>) {
@@ -100,7 +108,6 @@ fn attach(value: &mut Value, bodies: &BTreeMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use homing_core::place::Place;
-    use uuid::Uuid;
 
     use super::*;
 
@@ -117,11 +124,13 @@ mod tests {
             fact: Fact::Told { from: None, message: message.to_owned() },
         };
         let records = [record(3, &long), record(4, "short"), record(5, &long)];
-        let append = append(&records.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!((append.from, append.records.len(), append.bodies.len()), (3, 3, 1));
-        assert!(append.records.iter().all(|raw| raw.get().len() < 1_000));
-        assert_eq!(references(&append.records[0]), append.bodies.keys().cloned().collect::<Vec<_>>());
-        let back: Vec<Record> = append.records.iter().map(|raw| read(raw, &append.bodies).unwrap()).collect();
+        let mut bodies = BTreeMap::new();
+        let group = group(Uuid::nil(), 3, &records.iter().collect::<Vec<_>>(), &mut bodies).unwrap();
+        assert_eq!((group.from, group.records.len(), bodies.len()), (3, 3, 1));
+        assert!(group.records.iter().all(|raw| raw.get().len() < 1_000));
+        assert_eq!(references(&group.records[0]), bodies.keys().cloned().collect::<Vec<_>>());
+        let positions = group.records.iter().zip(3..);
+        let back: Vec<Record> = positions.map(|(raw, seq)| read(raw, seq, &bodies).unwrap()).collect();
         assert_eq!(back, records);
     }
 }

@@ -1,79 +1,124 @@
 //! `RestateJournal`: the journal of trees whose facts are kept by a Restate server.
 //!
-//! Each tree that this worker owns has a queue. One task per tree appends everything that is queued as one request, so that
-//! a thousand runs of a tree share their requests to the server.
+//! Each tree of which this worker owns a segment has a queue. One task per tree appends everything that is queued as one
+//! request, so that a thousand runs of a tree share their requests to the server, whichever segments they belong to.
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
 };
 
-use homing_core::{BoxFuture, fact::Record};
-use homing_runtime::journal::{Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
+use homing_core::{
+    BoxFuture,
+    fact::{Fact, Record},
+    tree::RunTree,
 };
+use homing_runtime::{
+    journal::{Begun, Claim, Commit, FactListener, Journal, JournalError},
+    placement::Placement,
+};
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::{
     bodies,
-    protocol::{Append, Appended, Claimed, Facts, Post, TREE},
+    protocol::{Facts, TREE},
+    segments::{Segments, Spread},
     server::{Server, ServerError},
+    writer::{Queued, Writer},
 };
-
-/// Time for which a request is repeated while the server cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Most records of one request.
-const MAX_BATCH: usize = 500;
-
-type Done = oneshot::Sender<Result<(), JournalError>>;
 
 /// The journal of trees on a Restate server.
 pub struct RestateJournal {
-    server: Server,
+    segments: Arc<Segments>,
     listener: Arc<OnceLock<FactListener>>,
-    queues: Mutex<HashMap<Uuid, Queue>>,
-    inbox: Mutex<Vec<InboxRequest>>,
 }
 
-struct Queue {
-    epoch: u32,
-    sender: mpsc::UnboundedSender<(Arc<Record>, Done)>,
+/// The trees of which this worker owns segments.
+#[derive(Default)]
+pub(crate) struct OwnedTrees(Mutex<HashMap<Uuid, OwnedTree>>);
+
+struct OwnedTree {
+    sender: mpsc::UnboundedSender<Queued>,
+    /// The owned segments, by their epochs.
+    claims: HashMap<u32, OwnedSegment>,
+}
+
+struct OwnedSegment {
+    segment: Uuid,
+    /// Runs in progress.
+    open: usize,
+}
+
+impl OwnedTrees {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, OwnedTree>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that this worker owns a segment.
+    pub(crate) fn add(&self, tree: Uuid, epoch: u32, segment: Uuid, open: usize, writer: impl FnOnce() -> Writer) {
+        let mut trees = self.lock();
+        let owned = trees.entry(tree).or_insert_with(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(writer().work(receiver));
+            OwnedTree { sender, claims: HashMap::new() }
+        });
+        owned.claims.insert(epoch, OwnedSegment { segment, open });
+    }
+
+    /// Notes that this worker has given a segment up, and returns the segment.
+    pub(crate) fn remove(&self, tree: Uuid, epoch: u32) -> Option<Uuid> {
+        let mut trees = self.lock();
+        let owned = trees.get_mut(&tree)?;
+        let removed = owned.claims.remove(&epoch);
+        if owned.claims.is_empty() {
+            trees.remove(&tree);
+        }
+        removed.map(|claim| claim.segment)
+    }
+
+    /// Returns whether this worker owns a segment of the tree.
+    pub(crate) fn has(&self, tree: Uuid) -> bool {
+        self.lock().contains_key(&tree)
+    }
+
+    /// The number of runs in progress.
+    pub(crate) fn open_runs(&self) -> usize {
+        self.lock().values().flat_map(|tree| tree.claims.values()).map(|claim| claim.open).sum()
+    }
+
+    /// Queues a record; returns false if its writer does not own the segment any more.
+    fn queue(&self, record: Arc<Record>, done: oneshot::Sender<Result<(), JournalError>>) -> bool {
+        let mut trees = self.lock();
+        let Some(owned) = trees.get_mut(&record.tree) else { return false };
+        let Some(claim) = owned.claims.get_mut(&record.epoch) else { return false };
+        match &record.fact {
+            Fact::Spawned(spawned) if !spawned.placed => claim.open += 1,
+            Fact::Ended(_) => claim.open = claim.open.saturating_sub(1),
+            _ => (),
+        }
+        owned.sender.send(Queued::Record { segment: claim.segment, record, done }).is_ok()
+    }
+
+    /// Waits until everything that is queued for a tree is stored or has failed.
+    pub(crate) async fn flush(&self, tree: Uuid) {
+        let (done, flushed) = oneshot::channel();
+        let sent = self.lock().get(&tree).is_some_and(|owned| owned.sender.send(Queued::Flush(done)).is_ok());
+        if sent {
+            let _ = flushed.await;
+        }
+    }
 }
 
 impl RestateJournal {
     /// A journal that owns no tree yet.
-    pub fn new(server: Server) -> Arc<Self> {
-        Arc::new(Self { server, listener: Arc::default(), queues: Mutex::default(), inbox: Mutex::default() })
+    pub fn new(server: Server, spread: Spread) -> Arc<Self> {
+        let listener = Arc::<OnceLock<FactListener>>::default();
+        Arc::new(Self { segments: Segments::new(server, spread, listener.clone()), listener })
     }
 
-    /// Takes the requests about a tree from the server. The runtime finds them in its inbox.
-    pub(crate) async fn take_posts(&self, tree: Uuid) -> Result<(), ServerError> {
-        let posts: Vec<Post> = self.server.call(&[TREE, &tree.to_string(), "take"], &()).await?;
-        let posts = posts.into_iter().map(|post| match post {
-            Post::Cancel { run, by } => InboxRequest::Cancel { tree, run, by },
-            Post::Tell { run, message } => InboxRequest::Tell { tree, run, message },
-            Post::Answer { run, question, answer, by } => InboxRequest::Answer { tree, run, question, answer, by },
-        });
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).extend(posts);
-        Ok(())
-    }
-
-    /// Leaves a request to this worker itself.
-    pub(crate) fn post_here(&self, request: InboxRequest) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-    }
-
-    /// Returns whether the end of a tree is stored.
-    pub(crate) async fn is_over(&self, tree: Uuid) -> Result<bool, ServerError> {
-        Ok(page(&self.server, tree, u64::MAX).await?.is_some_and(|page| page.is_over))
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<Uuid, Queue>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn segments(&self) -> &Arc<Segments> {
+        &self.segments
     }
 }
 
@@ -91,10 +136,7 @@ impl Journal for RestateJournal {
     fn append(&self, record: Arc<Record>) -> Commit {
         let tree = record.tree;
         let (done, result) = oneshot::channel();
-        let sent = self.queues().get(&tree).filter(|queue| queue.epoch == record.epoch).map(|queue| {
-            let _ = queue.sender.send((record, done));
-        });
-        if sent.is_none() {
+        if !self.segments.owned.queue(record, done) {
             return Commit::Done(Err(JournalError::Fenced { tree }));
         }
         Commit::Pending(Box::pin(async move { result.await.unwrap_or(Err(JournalError::Fenced { tree })) }))
@@ -105,105 +147,49 @@ impl Journal for RestateJournal {
     }
 
     fn since(&self, tree: Uuid, from: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
-        Box::pin(async move {
-            let mut records: Vec<Arc<Record>> = Vec::new();
-            loop {
-                let from = from + records.len() as u64;
-                let page = page(&self.server, tree, from).await.map_err(unwritable)?;
-                let page = page.ok_or(JournalError::NoSuchTree(tree))?;
-                records.extend(read(&self.server, tree, &page).await?);
-                if from + page.records.len() as u64 >= page.next || page.records.is_empty() {
-                    return Ok(records);
-                }
-            }
-        })
+        Box::pin(records_since(&self.segments.server, tree, from))
     }
 
     fn claim(&self, tree: Uuid, _: Claim) -> BoxFuture<'_, Result<u32, JournalError>> {
-        Box::pin(async move {
-            let claimed: Claimed =
-                self.server.call(&[TREE, &tree.to_string(), "claim"], &()).await.map_err(unwritable)?;
-            let epoch = match claimed {
-                Claimed::Epoch(epoch) => epoch,
-                Claimed::NoSuchTree => return Err(JournalError::NoSuchTree(tree)),
-                Claimed::CrashLoop { times } => return Err(JournalError::CrashLoop { tree, times }),
-            };
-            let (sender, receiver) = mpsc::unbounded_channel();
-            self.queues().insert(tree, Queue { epoch, sender });
-            let writer = Writer { server: self.server.clone(), listener: self.listener.clone(), tree };
-            tokio::spawn(writer.work(receiver));
-            Ok(epoch)
-        })
+        // Segments are claimed, not whole trees.
+        let error = format!("tree {tree} is driven by the workers of a server");
+        Box::pin(std::future::ready(Err(JournalError::Unwritable(error))))
     }
 
-    fn release(&self, tree: Uuid) {
-        let Some(queue) = self.queues().remove(&tree) else { return };
-        let server = self.server.clone();
-        tokio::spawn(async move {
-            // Without it, the next claim only counts one death too many.
-            let _ = server.call::<()>(&[TREE, &tree.to_string(), "release"], &queue.epoch).await;
-        });
-    }
+    fn release(&self, _: Uuid) {}
 
-    fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
-        let taken = std::mem::take(&mut *self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-        Box::pin(std::future::ready(taken))
+    fn placement(&self) -> Option<Arc<dyn Placement>> {
+        Some(self.segments.clone())
     }
 }
 
-/// Appends the records of one tree.
-struct Writer {
-    server: Server,
-    listener: Arc<OnceLock<FactListener>>,
-    tree: Uuid,
+/// The records of a tree from a position on.
+pub(crate) async fn records_since(server: &Server, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
+    let mut records: Vec<Arc<Record>> = Vec::new();
+    loop {
+        let from = from + records.len() as u64;
+        let page = page(server, tree, from).await.map_err(unwritable)?;
+        let page = page.ok_or(JournalError::NoSuchTree(tree))?;
+        records.extend(read(server, tree, from, &page).await?);
+        if from + page.records.len() as u64 >= page.next || page.records.is_empty() {
+            return Ok(records);
+        }
+    }
 }
 
-impl Writer {
-    async fn work(self, mut receiver: mpsc::UnboundedReceiver<(Arc<Record>, Done)>) {
-        let mut batch = Vec::new();
-        let mut closed: Option<JournalError> = None;
-        while receiver.recv_many(&mut batch, MAX_BATCH).await > 0 {
-            let result = match &closed {
-                Some(error) => Err(error.clone()),
-                None => self.store(&batch).await,
-            };
-            // A record is missing from now on, so nothing more may follow.
-            closed = result.clone().err();
-            for (record, done) in batch.drain(..) {
-                if let (Ok(()), Some(listener)) = (&result, self.listener.get()) {
-                    listener(&record);
-                }
-                let _ = done.send(result.clone());
-            }
-        }
-    }
+/// A fold of a whole tree that segments of this worker share, so that each reads only what is new.
+#[derive(Default)]
+pub(crate) struct Mirror {
+    pub(crate) fold: RunTree,
+}
 
-    async fn store(&self, batch: &[(Arc<Record>, Done)]) -> Result<(), JournalError> {
-        let records: Vec<&Record> = batch.iter().map(|(record, _)| &**record).collect();
-        let append = bodies::append(&records).map_err(|error| JournalError::Unwritable(error.to_string()))?;
-        match self.send(&append).await? {
-            Appended::Stored => Ok(()),
-            Appended::Fenced => Err(JournalError::Fenced { tree: self.tree }),
-            Appended::Gap { next } => {
-                Err(JournalError::Damaged(format!("tree {}: {next} records found, {} written", self.tree, append.from)))
-            }
+impl Mirror {
+    /// Applies what was recorded since the last time.
+    pub(crate) async fn update(&mut self, server: &Server, tree: Uuid) -> Result<(), JournalError> {
+        for record in records_since(server, tree, self.fold.next_seq()).await? {
+            self.fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
         }
-    }
-
-    /// Sends a request until the server has answered it. The object recognises records that it has already stored.
-    async fn send(&self, append: &Append) -> Result<Appended, JournalError> {
-        let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
-        loop {
-            match self.server.call(&[TREE, &self.tree.to_string(), "append"], append).await {
-                Ok(appended) => return Ok(appended),
-                Err(error) if error.is_transient() && began.elapsed() < PATIENCE => {
-                    tracing::warn!(tree = %self.tree, %error, "appending again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
-                }
-                Err(error) => return Err(unwritable(error)),
-            }
-        }
+        Ok(())
     }
 }
 
@@ -212,8 +198,13 @@ pub(crate) async fn page(server: &Server, tree: Uuid, from: u64) -> Result<Optio
     server.call(&[TREE, &tree.to_string(), "facts"], &from).await
 }
 
-/// Parses the records of a page.
-pub(crate) async fn read(server: &Server, tree: Uuid, page: &Facts) -> Result<Vec<Arc<Record>>, JournalError> {
+/// Parses the records of a page that begins at a position.
+pub(crate) async fn read(
+    server: &Server,
+    tree: Uuid,
+    from: u64,
+    page: &Facts,
+) -> Result<Vec<Arc<Record>>, JournalError> {
     let mut texts = BTreeMap::new();
     let mut hashes: Vec<String> = page.records.iter().flat_map(|raw| bodies::references(raw)).collect();
     hashes.sort_unstable();
@@ -222,13 +213,12 @@ pub(crate) async fn read(server: &Server, tree: Uuid, page: &Facts) -> Result<Ve
         let text: Option<String> = server.call(&[TREE, &tree.to_string(), "body"], &hash).await.map_err(unwritable)?;
         texts.insert(hash, text.unwrap_or_default());
     }
-    let parsed = page
-        .records
-        .iter()
-        .map(|raw| bodies::read(raw, &texts).map(Arc::new).map_err(|error| JournalError::Unknown(error.to_string())));
+    let parsed = page.records.iter().zip(from..).map(|(raw, seq)| {
+        bodies::read(raw, seq, &texts).map(Arc::new).map_err(|error| JournalError::Unknown(error.to_string()))
+    });
     parsed.collect()
 }
 
-fn unwritable(error: ServerError) -> JournalError {
+pub(crate) fn unwritable(error: ServerError) -> JournalError {
     JournalError::Unwritable(error.to_string())
 }

@@ -3,16 +3,21 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use homing_core::question::{Answer, QuestionId};
+use homing_core::{
+    fact::CancelledBy,
+    question::{Answer, QuestionId},
+};
+use homing_runtime::placement::SegmentRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 /// Version of these types. A worker refuses a submission with another one.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 pub(crate) const TREE: &str = "HomingTree";
 pub(crate) const RUN: &str = "HomingRun";
+pub(crate) const LEDGER: &str = "HomingLedger";
 pub(crate) const KEY: &str = "HomingKey";
 pub(crate) const DEFINITIONS: &str = "HomingDefinitions";
 pub(crate) const WORKER: &str = "HomingWorker";
@@ -38,29 +43,44 @@ pub(crate) enum Begun {
     KeyTaken,
 }
 
-/// Records to append. The object stores them as they are.
+/// The work of a workflow: one segment of a tree. The segment is the workflow's key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) tree: Uuid,
+    /// Hash of the agent definitions.
+    pub(crate) definitions: String,
+}
+
+/// Records to append, of one or several segments.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Append {
-    /// Epoch of the writer.
-    pub(crate) epoch: u32,
-    /// Position of the first record.
-    pub(crate) from: u64,
-    pub(crate) records: Vec<Box<RawValue>>,
+    pub(crate) groups: Vec<Group>,
     /// Long texts that the records refer to, by hash.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) bodies: BTreeMap<String, String>,
+}
+
+/// Records of one segment. The object stores them as they are; their positions follow from the order in which they arrive.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) segment: Uuid,
+    /// Epoch of the writer.
+    pub(crate) epoch: u32,
+    /// Number of records that the writer has stored in this epoch before.
+    pub(crate) from: u64,
+    pub(crate) records: Vec<Box<RawValue>>,
     /// Number of records that are progress.
     pub(crate) steps: u64,
-    /// True if the last record ends the tree.
+    /// True if the last record ends the segment.
     pub(crate) is_over: bool,
 }
 
-/// The result of appending.
-#[derive(Debug, Serialize, Deserialize)]
+/// The result of appending a group.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Appended {
     Stored,
-    /// Another worker owns the tree.
+    /// Another worker owns the segment.
     Fenced,
     /// A record is missing before the first one.
     Gap {
@@ -68,16 +88,47 @@ pub(crate) enum Appended {
     },
 }
 
-/// The result of claiming a tree.
+/// A segment to start.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) segment: Uuid,
+    /// The segment that waits for its end.
+    pub(crate) parent: Uuid,
+}
+
+/// The result of claiming a segment.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Claimed {
     Epoch(u32),
     NoSuchTree,
-    /// Workers died repeatedly at the same step.
+    /// Workers died repeatedly at the same step. The epoch is for recording the end of a segment that others wait for; a whole
+    /// tree is left as it is.
     CrashLoop {
         times: u32,
+        epoch: Option<u32>,
     },
+}
+
+/// An owner that gives up its segment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Release {
+    pub(crate) segment: Uuid,
+    pub(crate) epoch: u32,
+}
+
+/// A request to the owner of a segment.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Posted {
+    pub(crate) segment: Uuid,
+    pub(crate) request: SegmentRequest,
+}
+
+/// Reads the requests to the owner of a segment, without the first ones, which are carried out.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Take {
+    pub(crate) segment: Uuid,
+    pub(crate) done: usize,
 }
 
 /// Some records of a tree.
@@ -93,21 +144,41 @@ pub(crate) struct Facts {
     pub(crate) definitions: String,
 }
 
-/// State of a tree's object, apart from its records.
+/// State of a tree's object, apart from its records and its segments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Meta {
+    /// The last epoch that was given to an owner. No two owners of segments of a tree have the same.
     pub(crate) epoch: u32,
     pub(crate) next: u64,
+    /// Number of records that are progress.
     pub(crate) steps: u64,
     pub(crate) is_over: bool,
-    /// True while a worker drives the tree.
+    /// Reason why no worker drives the tree any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stuck: Option<String>,
+    pub(crate) definitions: String,
+    /// Positions at which the latest groups of records begin.
+    pub(crate) tail: Vec<u64>,
+}
+
+/// State of a segment in its tree's object.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SegmentState {
+    /// The segment that waits for its end; `None` for the root's.
+    pub(crate) parent: Option<Uuid>,
+    /// Epoch of its owner, or of the last one.
+    pub(crate) epoch: u32,
+    /// Records stored in this epoch.
+    pub(crate) written: u64,
+    /// True while a worker drives the segment.
     pub(crate) has_owner: bool,
-    /// Workers that died since step `crashed_at`.
+    /// Deaths of workers since step `crashed_at` of the tree, weighted. Progress of other segments counts, because a worker that only
+    /// waits for them is not to blame.
     pub(crate) crashes: u32,
     pub(crate) crashed_at: u64,
-    /// Number of requests that were posted.
-    pub(crate) posted: u64,
-    pub(crate) definitions: String,
+    /// Number of times that the owner was woken.
+    pub(crate) nudges: u64,
+    pub(crate) is_over: bool,
 }
 
 /// A request to the worker that drives a tree.
@@ -139,6 +210,16 @@ pub enum Post {
         /// The answering user or process.
         by: String,
     },
+}
+
+impl From<Post> for SegmentRequest {
+    fn from(post: Post) -> Self {
+        match post {
+            Post::Cancel { run, by } => Self::Cancel { run, by: CancelledBy::Other(by) },
+            Post::Tell { run, message } => Self::Tell { run, from: None, message },
+            Post::Answer { run, question, answer, by } => Self::Answer { run, question, answer, by },
+        }
+    }
 }
 
 /// Properties of a submission that a worker checks before anything is recorded.

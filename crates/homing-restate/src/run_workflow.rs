@@ -1,5 +1,5 @@
-//! The workflow of a tree. It is in progress as long as the tree is, so that Restate gives the tree to another worker if this
-//! one dies. The work itself is done by an [`Attempt`](crate::attempt::Attempt), and recorded as facts.
+//! The workflow of a segment. It is in progress as long as the segment is, so that Restate gives it to another worker if this one
+//! dies. The work itself is done by an [`Attempt`](crate::attempt::Attempt), and recorded as facts.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use restate_sdk::prelude::*;
 use uuid::Uuid;
 
 use crate::{
-    protocol::{Preflight, VERSION},
+    protocol::{Job, Preflight, VERSION},
     worker::Shared,
 };
 
 const DONE: &str = "done";
 
-/// The workflow of a tree.
+/// The workflow of a segment, under the ID of its first run.
 pub(crate) struct RunWorkflow(pub(crate) Arc<Shared>);
 
 // A run may wait for days. With Restate's defaults, it would be asked to suspend after a minute without progress and be aborted
@@ -33,11 +33,11 @@ pub(crate) struct RunWorkflow(pub(crate) Arc<Shared>);
     )
 )]
 impl RunWorkflow {
-    /// Drives the tree until it ends.
+    /// Drives the segment until it ends.
     #[handler]
-    async fn run(&self, ctx: WorkflowContext<'_>, definitions: Json<String>) -> HandlerResult<()> {
-        let tree: Uuid = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
-        let attempt = self.0.clone().attempt(tree, definitions.0)?;
+    async fn run(&self, ctx: WorkflowContext<'_>, job: Json<Job>) -> HandlerResult<()> {
+        let segment: Uuid = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
+        let attempt = self.0.clone().attempt(segment, job.0)?;
         let mut nudges = 0_u64;
         loop {
             let name = nudge_name(nudges);
@@ -56,14 +56,14 @@ impl RunWorkflow {
         }
     }
 
-    /// Wakes the worker, because there is a request for the tree.
+    /// Wakes the worker, because there is a request for the segment, or a run that it waits for has ended.
     #[handler]
     async fn nudge(&self, ctx: SharedWorkflowContext<'_>, number: Json<u64>) -> HandlerResult<()> {
         ctx.resolve_promise(&nudge_name(number.0), String::new());
         Ok(())
     }
 
-    /// Ends the workflow. The argument is the reason why the tree is not driven any more, or empty if it has ended.
+    /// Ends the workflow. The argument is the reason why the segment is not driven any more, or empty if it has ended.
     #[handler]
     async fn finish(&self, ctx: SharedWorkflowContext<'_>, error: Json<String>) -> HandlerResult<()> {
         ctx.resolve_promise(DONE, error.0);

@@ -1,6 +1,6 @@
 //! Submits run trees to a server, follows them, and sends them requests.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use homing_core::{
     fact::{Fact, Record, Spawned},
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     bodies, definitions, journal,
-    protocol::{Begin, Begun, KEY, Post, Preflight, SharedFolder, TREE, VERSION, WORKER},
+    protocol::{Append, Begin, Begun, KEY, Post, Posted, Preflight, SharedFolder, TREE, VERSION, WORKER},
     server::{Server, ServerError},
 };
 
@@ -84,7 +84,10 @@ impl Server {
         let key = spawned.key.clone();
         let fact = Fact::Spawned(Arc::new(spawned));
         let first = Record { tree: id, seq: 0, at, epoch: 1, run: id, place: Place::root(), fact };
-        let first = bodies::append(&[&first]).map_err(|error| ServerError::Refused(error.to_string()))?;
+        let mut texts = BTreeMap::new();
+        let group =
+            bodies::group(id, 0, &[&first], &mut texts).map_err(|error| ServerError::Refused(error.to_string()))?;
+        let first = Append { groups: vec![group], bodies: texts };
         let begin = Begin { tree: id, definitions, task, first };
         let Some(key) = key else {
             self.call::<()>(&[TREE, &id.to_string(), "begin"], &begin).await?;
@@ -104,9 +107,8 @@ impl Server {
     /// Fails if the server or its workers cannot be reached, or a record cannot be read by this version.
     pub async fn records(&self, tree: Uuid, from: u64) -> Result<Option<Page>, ServerError> {
         let Some(page) = journal::page(self, tree, from).await? else { return Ok(None) };
-        let records = journal::read(self, tree, &page).await.map_err(|error: JournalError| ServerError::Failed {
-            url: self.ingress().to_owned(),
-            reason: error.to_string(),
+        let records = journal::read(self, tree, from, &page).await.map_err(|error: JournalError| {
+            ServerError::Failed { url: self.ingress().to_owned(), reason: error.to_string() }
         })?;
         let is_over = page.is_over && from.saturating_add(records.len() as u64) >= page.next;
         Ok(Some(Page { records, is_over, stuck: page.stuck }))
@@ -117,7 +119,8 @@ impl Server {
     /// # Errors
     /// Fails if the server or its workers cannot be reached.
     pub async fn post(&self, tree: Uuid, post: &Post) -> Result<bool, ServerError> {
-        self.call(&[TREE, &tree.to_string(), "post"], post).await
+        let posted = Posted { segment: tree, request: post.clone().into() };
+        self.call(&[TREE, &tree.to_string(), "post"], &posted).await
     }
 }
 

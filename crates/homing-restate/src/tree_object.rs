@@ -1,24 +1,43 @@
-//! The object of a tree: its records in the order of their positions, its owner, and its inbox. It stores records as they are
-//! and does not know their meaning.
+//! The object of a tree: its records in the order in which they arrived, the owners of its segments, and their inboxes. It
+//! stores records as they are and does not know their meaning.
 
+use std::collections::BTreeMap;
+
+use homing_runtime::placement::SegmentRequest;
 use restate_sdk::{context::RequestTarget, prelude::*};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::protocol::{Append, Appended, Begin, Begun, Claimed, Facts, Meta, Post, RUN, TREE};
+use crate::protocol::{
+    Append, Appended, Begin, Begun, Claimed, Facts, Group, Job, Meta, Posted, RUN, Release, SegmentState, Start, TREE,
+    Take,
+};
 
-/// After this many deaths of workers at the same step, a tree is not driven any more.
+/// After this many deaths of workers at the same step, a segment is not driven any more.
 const CRASH_LOOP: u32 = 5;
+
+/// A death of a worker that had recorded nothing counts for less: it may only have waited for other segments.
+const IDLE_DEATHS: u32 = 10;
 
 /// Size at which a page of records ends.
 const PAGE: usize = 1024 * 1024;
 
+/// Groups of records whose positions are kept at hand, for readers that have read the rest.
+const TAIL: usize = 256;
+
 const META: &str = "meta";
-const INBOX: &str = "inbox";
 
 /// The name of a group of records, by the position of the first.
 fn chunk(from: u64) -> String {
     format!("r{from:010}")
+}
+
+fn inbox(segment: Uuid) -> String {
+    format!("i{segment}")
+}
+
+fn owner(segment: Uuid) -> String {
+    format!("s{segment}")
 }
 
 /// The object of a tree.
@@ -26,122 +45,174 @@ pub(crate) struct TreeObject;
 
 #[restate_sdk::object(name = "HomingTree", lazy_state, journal_retention = "0s")]
 impl TreeObject {
-    /// Begins the tree and starts its workflow, together or not at all.
+    /// Begins the tree and starts the workflow of its root, together or not at all.
     #[handler]
     async fn begin(&self, ctx: ObjectContext<'_>, begin: Json<Begin>) -> HandlerResult<()> {
         let Begin { tree, definitions, first, .. } = begin.0;
         if ctx.get::<Json<Meta>>(META).await?.is_some() {
             return Ok(());
         }
-        let meta = Meta { epoch: first.epoch, definitions: definitions.clone(), ..Meta::default() };
-        store(&ctx, meta, first);
-        let target = RequestTarget::workflow(RUN, tree.to_string(), "run");
-        ctx.request::<_, ()>(target, Json(definitions)).send();
+        let mut meta = Meta { epoch: 1, definitions: definitions.clone(), ..Meta::default() };
+        let mut segment = SegmentState { epoch: 1, ..SegmentState::default() };
+        store_bodies(&ctx, first.bodies);
+        for group in first.groups {
+            store(&ctx, &mut meta, &mut segment, group);
+        }
+        ctx.set(&owner(tree), Json(segment));
+        ctx.set(META, Json(meta));
+        drive(&ctx, tree, Job { tree, definitions });
         Ok(())
     }
 
-    /// Appends records of the owner.
+    /// Appends records of the owners of segments.
     #[handler]
-    async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Appended>> {
-        let mut append = append.0;
-        let meta = ctx.get::<Json<Meta>>(META).await?.map(Json::into_inner).unwrap_or_default();
-        if append.epoch != meta.epoch {
-            return Ok(Json(Appended::Fenced));
+    async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Vec<Appended>>> {
+        let Append { groups, bodies } = append.0;
+        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else {
+            return Ok(Json(groups.iter().map(|_| Appended::Fenced).collect()));
+        };
+        store_bodies(&ctx, bodies);
+        let (mut results, before) = (Vec::with_capacity(groups.len()), meta.next);
+        for mut group in groups {
+            let (id, key) = (group.segment, owner(group.segment));
+            let mut segment = ctx.get::<Json<SegmentState>>(&key).await?.map(Json::into_inner).unwrap_or_default();
+            if group.epoch != segment.epoch {
+                results.push(Appended::Fenced);
+                continue;
+            }
+            if group.from > segment.written {
+                results.push(Appended::Gap { next: segment.written });
+                continue;
+            }
+            // The owner repeats a request whose reply was lost.
+            let known = usize::try_from(segment.written - group.from).unwrap_or(usize::MAX);
+            group.records.drain(..known.min(group.records.len()));
+            results.push(Appended::Stored);
+            if group.records.is_empty() {
+                continue;
+            }
+            let is_over = group.is_over;
+            store(&ctx, &mut meta, &mut segment, group);
+            let parent = segment.parent.filter(|_| is_over);
+            meta.is_over |= is_over && segment.parent.is_none() && id.to_string() == ctx.key();
+            ctx.set(&key, Json(segment));
+            if let Some(parent) = parent {
+                nudge(&ctx, parent).await?;
+            }
         }
-        if append.from > meta.next {
-            return Ok(Json(Appended::Gap { next: meta.next }));
+        if meta.next > before {
+            ctx.set(META, Json(meta));
         }
-        // The owner repeats a request whose reply was lost.
-        let known = usize::try_from(meta.next - append.from).unwrap_or(usize::MAX);
-        if known > 0 {
-            append.records.drain(..known.min(append.records.len()));
-            append.from = meta.next;
-        }
-        if !append.records.is_empty() {
-            store(&ctx, meta, append);
-        }
-        Ok(Json(Appended::Stored))
+        Ok(Json(results))
     }
 
-    /// Makes the caller the owner.
+    /// Starts the workflow of a segment, unless it was started before.
     #[handler]
-    async fn claim(&self, ctx: ObjectContext<'_>) -> HandlerResult<Json<Claimed>> {
-        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(Json(Claimed::NoSuchTree)) };
-        if meta.crashed_at != meta.steps {
-            (meta.crashes, meta.crashed_at) = (0, meta.steps);
+    async fn start(&self, ctx: ObjectContext<'_>, start: Json<Start>) -> HandlerResult<()> {
+        let Start { segment, parent } = start.0;
+        let Some(Json(meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(()) };
+        let key = owner(segment);
+        if ctx.get::<Json<SegmentState>>(&key).await?.is_some() {
+            return Ok(());
         }
-        meta.crashes += u32::from(meta.has_owner);
-        if meta.crashes >= CRASH_LOOP {
-            let times = meta.crashes;
+        ctx.set(&key, Json(SegmentState { parent: Some(parent), ..SegmentState::default() }));
+        let tree = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
+        drive(&ctx, segment, Job { tree, definitions: meta.definitions });
+        Ok(())
+    }
+
+    /// Makes the caller the owner of a segment.
+    #[handler]
+    async fn claim(&self, ctx: ObjectContext<'_>, segment: Json<Uuid>) -> HandlerResult<Json<Claimed>> {
+        let key = owner(segment.0);
+        let (Some(Json(mut meta)), Some(Json(mut state))) =
+            (ctx.get::<Json<Meta>>(META).await?, ctx.get::<Json<SegmentState>>(&key).await?)
+        else {
+            return Ok(Json(Claimed::NoSuchTree));
+        };
+        if state.crashed_at != meta.steps {
+            (state.crashes, state.crashed_at) = (0, meta.steps);
+        }
+        if state.has_owner {
+            state.crashes += if state.written > 0 { IDLE_DEATHS } else { 1 };
+        }
+        let times = state.crashes.div_ceil(IDLE_DEATHS);
+        let is_stuck = state.crashes >= CRASH_LOOP * IDLE_DEATHS;
+        if is_stuck && state.parent.is_none() {
+            meta.stuck = Some(format!("{times} workers died at the same step of this run"));
+            ctx.set(&key, Json(state));
             ctx.set(META, Json(meta));
-            return Ok(Json(Claimed::CrashLoop { times }));
+            return Ok(Json(Claimed::CrashLoop { times, epoch: None }));
         }
         meta.epoch += 1;
-        meta.has_owner = true;
         let epoch = meta.epoch;
+        (state.epoch, state.written, state.has_owner) = (epoch, 0, true);
+        ctx.set(&key, Json(state));
         ctx.set(META, Json(meta));
-        Ok(Json(Claimed::Epoch(epoch)))
+        Ok(Json(if is_stuck { Claimed::CrashLoop { times, epoch: Some(epoch) } } else { Claimed::Epoch(epoch) }))
     }
 
-    /// Gives up the ownership, if the caller still has it.
+    /// Gives up the ownership of a segment, if the caller still has it.
     #[handler]
-    async fn release(&self, ctx: ObjectContext<'_>, epoch: Json<u32>) -> HandlerResult<()> {
-        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(()) };
-        if meta.epoch == epoch.0 {
-            meta.has_owner = false;
-            ctx.set(META, Json(meta));
+    async fn release(&self, ctx: ObjectContext<'_>, release: Json<Release>) -> HandlerResult<()> {
+        let key = owner(release.0.segment);
+        let Some(Json(mut state)) = ctx.get::<Json<SegmentState>>(&key).await? else { return Ok(()) };
+        if state.epoch == release.0.epoch {
+            state.has_owner = false;
+            ctx.set(&key, Json(state));
         }
         Ok(())
     }
 
-    /// Leaves a request for the owner and wakes it; returns false if the tree has ended.
+    /// Leaves a request for the owner of a segment and wakes it; returns false if the segment has ended.
     #[handler]
-    async fn post(&self, ctx: ObjectContext<'_>, post: Json<Post>) -> HandlerResult<Json<bool>> {
-        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(Json(false)) };
-        if meta.is_over {
+    async fn post(&self, ctx: ObjectContext<'_>, posted: Json<Posted>) -> HandlerResult<Json<bool>> {
+        let Posted { segment, request } = posted.0;
+        let state = ctx.get::<Json<SegmentState>>(&owner(segment)).await?.map(Json::into_inner);
+        if state.is_none_or(|state| state.is_over) {
             return Ok(Json(false));
         }
-        let mut inbox = ctx.get::<Json<Vec<Post>>>(INBOX).await?.map(Json::into_inner).unwrap_or_default();
-        inbox.push(post.0);
-        ctx.set(INBOX, Json(inbox));
-        let target = RequestTarget::workflow(RUN, ctx.key().to_owned(), "nudge");
-        ctx.request::<_, ()>(target, Json(meta.posted)).send();
-        meta.posted += 1;
-        ctx.set(META, Json(meta));
+        let key = inbox(segment);
+        let mut requests = ctx.get::<Json<Vec<SegmentRequest>>>(&key).await?.map(Json::into_inner).unwrap_or_default();
+        requests.push(request);
+        ctx.set(&key, Json(requests));
+        nudge(&ctx, segment).await?;
         Ok(Json(true))
     }
 
-    /// Takes the requests.
+    /// Removes the requests that are carried out, and returns the others.
     #[handler]
-    async fn take(&self, ctx: ObjectContext<'_>) -> HandlerResult<Json<Vec<Post>>> {
-        let inbox = ctx.get::<Json<Vec<Post>>>(INBOX).await?.map(Json::into_inner).unwrap_or_default();
-        if !inbox.is_empty() {
-            ctx.clear(INBOX);
+    async fn take(&self, ctx: ObjectContext<'_>, take: Json<Take>) -> HandlerResult<Json<Vec<SegmentRequest>>> {
+        let key = inbox(take.0.segment);
+        let mut requests = ctx.get::<Json<Vec<SegmentRequest>>>(&key).await?.map(Json::into_inner).unwrap_or_default();
+        if take.0.done > 0 {
+            requests.drain(..take.0.done.min(requests.len()));
+            if requests.is_empty() {
+                ctx.clear(&key);
+            } else {
+                ctx.set(&key, Json(requests.clone()));
+            }
         }
-        Ok(Json(inbox))
+        Ok(Json(requests))
     }
 
     /// Returns records from a position on, as many as fit a page.
     #[handler]
     async fn facts(&self, ctx: SharedObjectContext<'_>, from: Json<u64>) -> HandlerResult<Json<Option<Facts>>> {
         let Some(Json(meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(Json(None)) };
-        let mut page = Facts {
-            records: Vec::new(),
-            next: meta.next,
-            is_over: meta.is_over,
-            stuck: (meta.crashes >= CRASH_LOOP)
-                .then(|| format!("{} workers died at the same step of this run", meta.crashes)),
-            definitions: meta.definitions,
-        };
-        if from.0 >= meta.next {
+        let Meta { next, is_over, stuck, definitions, tail, .. } = meta;
+        let mut page = Facts { records: Vec::new(), next, is_over, stuck, definitions };
+        if from.0 >= next {
             return Ok(Json(Some(page)));
         }
-        let mut chunks: Vec<u64> =
-            ctx.get_keys().await?.iter().filter_map(|key| key.strip_prefix('r')?.parse().ok()).collect();
-        chunks.sort_unstable();
+        let mut chunks = tail;
+        if chunks.first().is_none_or(|first| *first > from.0) {
+            chunks = ctx.get_keys().await?.iter().filter_map(|key| key.strip_prefix('r')?.parse().ok()).collect();
+            chunks.sort_unstable();
+        }
         let first = chunks.partition_point(|start| *start <= from.0).saturating_sub(1);
         let mut size = 0;
-        for start in chunks.drain(first..) {
+        for start in chunks.drain(first..).filter(|start| *start < next) {
             let records = ctx.get::<Json<Vec<Box<RawValue>>>>(&chunk(start)).await?;
             let skip = usize::try_from(from.0.saturating_sub(start)).unwrap_or(usize::MAX);
             for record in records.map(Json::into_inner).unwrap_or_default().into_iter().skip(skip) {
@@ -155,6 +226,13 @@ impl TreeObject {
         Ok(Json(Some(page)))
     }
 
+    /// Returns whether a segment has ended.
+    #[handler]
+    async fn is_over(&self, ctx: SharedObjectContext<'_>, segment: Json<Uuid>) -> HandlerResult<Json<bool>> {
+        let state = ctx.get::<Json<SegmentState>>(&owner(segment.0)).await?;
+        Ok(Json(state.is_some_and(|state| state.0.is_over)))
+    }
+
     /// Returns a long text.
     #[handler]
     async fn body(&self, ctx: SharedObjectContext<'_>, hash: Json<String>) -> HandlerResult<Json<Option<String>>> {
@@ -163,16 +241,41 @@ impl TreeObject {
     }
 }
 
-/// Stores records and the state that follows from them.
-fn store(ctx: &ObjectContext<'_>, mut meta: Meta, append: Append) {
-    for (hash, text) in append.bodies {
+/// Starts the workflow of a segment.
+fn drive(ctx: &ObjectContext<'_>, segment: Uuid, job: Job) {
+    let target = RequestTarget::workflow(RUN, segment.to_string(), "run");
+    ctx.request::<_, ()>(target, Json(job)).send();
+}
+
+/// Wakes the owner of a segment.
+async fn nudge(ctx: &ObjectContext<'_>, segment: Uuid) -> HandlerResult<()> {
+    let key = owner(segment);
+    let Some(Json(mut state)) = ctx.get::<Json<SegmentState>>(&key).await? else { return Ok(()) };
+    let target = RequestTarget::workflow(RUN, segment.to_string(), "nudge");
+    ctx.request::<_, ()>(target, Json(state.nudges)).send();
+    state.nudges += 1;
+    ctx.set(&key, Json(state));
+    Ok(())
+}
+
+fn store_bodies(ctx: &ObjectContext<'_>, bodies: BTreeMap<String, String>) {
+    for (hash, text) in bodies {
         ctx.set(&format!("b{hash}"), Json(text));
     }
-    meta.next = append.from + append.records.len() as u64;
-    meta.steps += append.steps;
-    meta.is_over = append.is_over;
-    ctx.set(&chunk(append.from), Json(append.records));
-    ctx.set(META, Json(meta));
+}
+
+/// Stores records, and notes the state that follows from them.
+fn store(ctx: &ObjectContext<'_>, meta: &mut Meta, segment: &mut SegmentState, group: Group) {
+    let count = group.records.len() as u64;
+    segment.written += count;
+    meta.steps += group.steps;
+    segment.is_over |= group.is_over;
+    meta.tail.push(meta.next);
+    if meta.tail.len() > TAIL {
+        meta.tail.drain(..TAIL / 2);
+    }
+    ctx.set(&chunk(meta.next), Json(group.records));
+    meta.next += count;
 }
 
 /// The object of a submission key: the tree that has it.

@@ -23,8 +23,10 @@ use crate::{
     attempt::Attempt,
     definitions::{self, DefinitionsObject},
     journal::RestateJournal,
-    protocol::Preflight,
+    ledger_object::LedgerObject,
+    protocol::{Job, Preflight},
     run_workflow::{RunWorkflow, WorkerService},
+    segments::Spread,
     server::{Server, ServerError},
     tree_object::{KeyObject, TreeObject},
 };
@@ -49,6 +51,8 @@ pub struct WorkerOptions {
     pub shared: Vec<PathBuf>,
     /// Time that runs have to end when the worker stops; then others take them over.
     pub drain: Duration,
+    /// When child runs are left to other workers.
+    pub spread: Spread,
 }
 
 /// A worker that is registered.
@@ -64,6 +68,7 @@ pub(crate) struct Shared {
     make: RuntimeSource,
     runtimes: Mutex<HashMap<String, DefinedRuntime>>,
     folders: Vec<PathBuf>,
+    spread: Spread,
     is_draining: AtomicBool,
     live: AtomicUsize,
 }
@@ -89,6 +94,7 @@ impl Worker {
             make,
             runtimes: Mutex::default(),
             folders: options.shared,
+            spread: options.spread,
             is_draining: AtomicBool::new(false),
             live: AtomicUsize::new(0),
         });
@@ -126,7 +132,7 @@ impl Worker {
     }
 
     async fn accept(&self) -> std::convert::Infallible {
-        let builder = Endpoint::builder().bind(TreeObject).bind(KeyObject).bind(DefinitionsObject);
+        let builder = Endpoint::builder().bind(TreeObject).bind(LedgerObject).bind(KeyObject).bind(DefinitionsObject);
         let builder = builder.bind(RunWorkflow(self.shared.clone())).bind(WorkerService(self.shared.clone()));
         let endpoint = HyperEndpoint::new(builder.build());
         loop {
@@ -158,12 +164,12 @@ fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 impl Shared {
-    /// Begins to drive a tree, unless this worker is about to stop.
-    pub(crate) fn attempt(self: Arc<Self>, tree: Uuid, definitions: String) -> Result<Attempt, HandlerError> {
+    /// Begins to drive a segment, unless this worker is about to stop.
+    pub(crate) fn attempt(self: Arc<Self>, segment: Uuid, job: Job) -> Result<Attempt, HandlerError> {
         if self.is_draining.load(Ordering::Relaxed) {
             return Err(HandlerError::from("this worker takes no more runs, because it is stopping"));
         }
-        Ok(Attempt::begin(self, tree, definitions))
+        Ok(Attempt::begin(self, segment, job))
     }
 
     /// The runtime for a set of definitions.
@@ -177,7 +183,7 @@ impl Shared {
         if runtimes.len() >= MAX_RUNTIMES {
             runtimes.retain(|_, kept| kept.runtime.roots().iter().any(|root| !root.status().is_over()));
         }
-        let journal = RestateJournal::new(self.server.clone());
+        let journal = RestateJournal::new(self.server.clone(), self.spread);
         let make = || DefinedRuntime { runtime: (self.make)(registry, journal.clone()), journal: journal.clone() };
         Ok(runtimes.entry(hash.to_owned()).or_insert_with(make).clone())
     }

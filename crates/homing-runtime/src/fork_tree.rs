@@ -168,6 +168,7 @@ fn copy(record: &Record, seq: u64, at: u64, ids: &HashMap<Uuid, Uuid>) -> Record
             continues: spawned.continues.map(id),
             // The key belongs to the other tree.
             key: None,
+            placed: false,
             ..Spawned::clone(spawned)
         })),
         Fact::Called(called) => Fact::Called(Box::new(Called { key: key(called.key), ..Called::clone(called) })),

@@ -23,6 +23,8 @@ use uuid::Uuid;
 
 pub use live_mark::{CallProgress, LiveMark, LiveMarks};
 
+use crate::placement::Placement;
+
 /// The durable log of facts. The runtime acts on a fact only once it is durable.
 pub trait Journal: Send + Sync {
     /// Sets the listener that is called with every durable record, in order. Called once, before anything is written.
@@ -89,6 +91,11 @@ pub trait Journal: Send + Sync {
     /// The time until which any process has paused a rate limiter.
     fn rate_limited_until(&self, key: &str) -> Option<u64> {
         let _ = key;
+        None
+    }
+
+    /// Returns how runs are placed on other workers, if they can be.
+    fn placement(&self) -> Option<Arc<dyn Placement>> {
         None
     }
 

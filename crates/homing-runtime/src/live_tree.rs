@@ -21,6 +21,7 @@ use crate::{
     event::{Event, Events, Transient, TransientKind, TreeRecords},
     journal::{Commit, Journal, JournalError},
     live_run::LiveRun,
+    segment::Segment,
     spawn_cache::SpawnCache,
 };
 
@@ -31,6 +32,8 @@ const BACKLOG: usize = 4_096;
 pub(crate) struct LiveTree {
     pub(crate) id: Uuid,
     pub(crate) epoch: u32,
+    /// The part of the tree that this process drives, if others may drive the rest.
+    pub(crate) segment: Option<Segment>,
     fold: Mutex<RunTree>,
     live_runs: Mutex<IdMap<Uuid, Arc<LiveRun>>>,
     subscribers: Mutex<Subscribers>,
@@ -67,10 +70,12 @@ impl LiveTree {
         journal: Arc<dyn Journal>,
         clock: Arc<dyn Clock>,
         secrets: Secrets,
+        segment: Option<Segment>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             epoch,
+            segment,
             fold: Mutex::new(fold),
             live_runs: Mutex::default(),
             subscribers: Mutex::new(Subscribers::None),
@@ -180,6 +185,9 @@ impl LiveTree {
         let commit = self.journal.append(record);
         if settles {
             self.settled.notify_waiters();
+            if let Some(segment) = &self.segment {
+                segment.settled.notify_one();
+            }
         }
         if answers {
             self.answered.notify_waiters();
@@ -267,7 +275,8 @@ impl LiveTree {
         tree.clock_at(self.epoch, self.clock.now_ms())
     }
 
-    fn lock(&self) -> MutexGuard<'_, RunTree> {
+    /// Locks the fold. The caller must not wait while it holds it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, RunTree> {
         self.fold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

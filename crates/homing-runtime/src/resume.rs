@@ -7,7 +7,7 @@ use homing_core::{
     limits::Limits,
     message::Usage,
     model::{AskFailure, Charge, ModelError},
-    tree::RunTree,
+    tree::{RunTree, segment::Segment},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -19,6 +19,7 @@ use crate::{
     live_run::LiveRun,
     live_tree::LiveTree,
     runtime::{Inner, Runtime, SpawnError},
+    segment::{attend_elsewhere, is_driven_elsewhere},
 };
 
 impl Runtime {
@@ -56,7 +57,8 @@ impl Runtime {
 
 impl Inner {
     /// Drives every run that has not ended; a model call that was in progress is charged by its progress and made again.
-    fn resume_open_runs(self: &Arc<Self>, tree: &Arc<LiveTree>, interrupted: &Interrupted) {
+    /// Runs of other segments are waited for.
+    pub(crate) fn resume_open_runs(self: &Arc<Self>, tree: &Arc<LiveTree>, interrupted: &Interrupted) {
         let open: Vec<Uuid> =
             tree.read(|fold| fold.runs().iter().filter(|run| run.ended.is_none()).map(|run| run.id).collect());
         for id in &open {
@@ -69,7 +71,7 @@ impl Inner {
             let live_run = LiveRun::new(*id, place, stop);
             live_run.repeats_ask.store(ask.is_some(), Ordering::Relaxed);
             tree.add_live_run(live_run);
-            if let Some((asked, began)) = ask {
+            if let Some((asked, began)) = ask.filter(|_| !is_driven_elsewhere(tree, *id)) {
                 let rates = self.parts.models.get(&asked.model).ok().and_then(|model| model.card().rates.clone());
                 let charge = match interrupted.progress(*id, began) {
                     Some(progress) => ledger::interrupted(&asked, rates.as_ref(), progress),
@@ -79,8 +81,15 @@ impl Inner {
                 tree.journal.mark(tree.id, *id, None);
             }
         }
+        let below =
+            tree.segment.as_ref().map(|segment| tree.read(|fold| Segment::new(fold, segment.root).open_below()));
+        let below = below.unwrap_or_default();
         for live_run in open.iter().filter_map(|id| tree.live_run(*id)) {
-            self.drive(tree.clone(), live_run);
+            if below.contains(&live_run.run) {
+                attend_elsewhere(tree, live_run);
+            } else if !is_driven_elsewhere(tree, live_run.run) {
+                self.drive(tree.clone(), live_run);
+            }
         }
     }
 }
@@ -94,13 +103,18 @@ fn continues(fold: &RunTree, more: Limits) -> bool {
 }
 
 /// The progress of the model calls that a crash interrupted, as far as it is known.
-struct Interrupted {
+pub(crate) struct Interrupted {
     marks: LiveMarks,
     /// Time at which the owner was last seen, by the tree's clock; `None` if it is not known.
     seen_at: Option<u64>,
 }
 
 impl Interrupted {
+    /// Nothing is known: calls are charged their worst case.
+    pub(crate) fn unknown() -> Self {
+        Self { marks: LiveMarks::default(), seen_at: None }
+    }
+
     fn new(fold: &RunTree, marks: LiveMarks) -> Self {
         let seen_at = marks.seen_at.map(|at| fold.clock_at(fold.last_epoch(), at));
         Self { marks, seen_at }

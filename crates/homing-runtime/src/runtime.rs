@@ -24,7 +24,7 @@ use homing_core::{
     skill::SkillLibrary,
     tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
     tree::RunTree,
-    workspace::{Workspace, Workspaces},
+    workspace::Workspaces,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +40,11 @@ use crate::{
     journal::{Begun, Commit, FactListener, Journal},
     live_run::LiveRun,
     live_tree::LiveTree,
+    placement::SegmentRequest,
     prompt::PromptContext,
     scheduler::{fair_semaphore::FairSemaphore, rate_limit::RateLimiters},
+    segment::{drive_child, give_up, is_driven_elsewhere, key, pass_on, told_elsewhere},
+    spawn::abandon_worktree,
     spawn_cache::SpawnCache,
     task::Task,
 };
@@ -129,7 +132,7 @@ pub(crate) struct Inner {
     pub(crate) policy: Authority,
     pub(crate) root_cache: SpawnCache,
     /// Removed from all facts and notices.
-    secrets: Secrets,
+    pub(crate) secrets: Secrets,
     /// Limits the runs that work at once.
     pub(crate) run_slots: Arc<FairSemaphore>,
     pub(crate) rate_limiters: RateLimiters,
@@ -295,20 +298,11 @@ async fn watch_inbox(inner: Weak<Inner>) {
     }
 }
 
-/// Removes the worktree of a root that is not driven.
-async fn abandon_worktree(parts: &RuntimeParts, tree: &LiveTree, run: Uuid) {
-    let (isolation, workdir) =
-        tree.read_run(run, |run| (run.spawned.agent.execution.isolation, run.spawned.workdir.clone()));
-    if let (Isolation::Worktree, Some(workspaces)) = (isolation, &parts.workspaces) {
-        workspaces.leave(run, &Workspace { workdir, read: Vec::new(), write: Vec::new() }).await;
-    }
-}
-
 impl Inner {
     /// Creates the in-memory form of a tree.
     pub(crate) fn live_tree(&self, id: Uuid, epoch: u32, fold: RunTree) -> Arc<LiveTree> {
         let (journal, clock) = (self.parts.journal.clone(), self.parts.sources.clock.clone());
-        LiveTree::new(id, epoch, fold, journal, clock, self.secrets.clone())
+        LiveTree::new(id, epoch, fold, journal, clock, self.secrets.clone(), None)
     }
 
     fn new_root(self: &Arc<Self>, task: Task, key: Option<String>) -> Result<NewRoot, SpawnError> {
@@ -348,11 +342,13 @@ impl Inner {
         order: SpawnOrder,
     ) -> Result<(Uuid, Commit), SpawnError> {
         let id = self.parts.sources.ids.fresh_id();
-        let mut spawned = self.child_spawned(tree, parent, order)?;
+        let mut spawned = self.new_child(tree, parent, order)?;
         agent_memory::prepare(&self.parts, &spawned.agent)?;
         if spawned.agent.execution.isolation == Isolation::Worktree {
             self.enter_worktree(id, &mut spawned).await?;
         }
+        let is_placed = tree.segment.as_ref().is_some_and(|segment| segment.places(&spawned));
+        spawned.placed = is_placed;
         let spawned = Arc::new(spawned);
         let (place, commit) =
             tree.record_spawn(id, Some(parent), |fold| match fold.ledger().no_more_children(parent) {
@@ -362,7 +358,7 @@ impl Inner {
         let stop = tree.live_run(parent).map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
         let live_run = LiveRun::new(id, place, stop);
         tree.add_live_run(live_run.clone());
-        self.drive(tree.clone(), live_run);
+        drive_child(self, tree, live_run, is_placed);
         Ok((id, commit))
     }
 
@@ -401,6 +397,9 @@ impl Inner {
 
     /// Sends a message to a run; returns `false` if it has ended.
     pub(crate) fn send_message(&self, tree: &LiveTree, run: Uuid, from: Option<Uuid>, message: &str) -> bool {
+        if let Some(sent) = told_elsewhere(tree, run, from, message) {
+            return sent;
+        }
         let sent = tree.record_if(run, |fold| match fold.get(run) {
             Some(open) if open.ended.is_none() => Ok(Fact::Told { from, message: message.to_owned() }),
             Some(_) | None => Err(()),
@@ -413,6 +412,9 @@ impl Inner {
 
     /// Cancels a run; returns `false` if it has ended or is already stopping.
     pub(crate) fn cancel(&self, tree: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
+        if is_driven_elsewhere(tree, run) {
+            return pass_on(tree, SegmentRequest::Cancel { run, by });
+        }
         let cancelled = tree.record_if(run, |fold| match fold.get(run) {
             Some(open) if open.ended.is_none() && open.halted().is_none() => Ok(Fact::Halted { by }),
             Some(_) | None => Err(()),
@@ -456,10 +458,10 @@ impl Inner {
 
     /// Gives up the ownership of an ended tree, and drops the oldest ended trees from memory.
     pub(crate) fn tree_ended(&self, tree: &LiveTree) {
-        self.parts.journal.release(tree.id);
+        give_up(self, tree);
         tree.spawn_cache.clear();
         let mut trees = self.lock_trees();
-        trees.ended.push_back(tree.id);
+        trees.ended.push_back(key(tree));
         while trees.ended.len() > MAX_ENDED {
             if let Some(oldest) = trees.ended.pop_front() {
                 trees.by_id.remove(&oldest);
@@ -468,7 +470,7 @@ impl Inner {
     }
 
     pub(crate) fn add_tree(self: &Arc<Self>, tree: Arc<LiveTree>) {
-        self.lock_trees().by_id.insert(tree.id, tree);
+        self.lock_trees().by_id.insert(key(&tree), tree);
         self.inbox_watch.get_or_init(|| {
             if self.parts.journal.has_inbox() {
                 tokio::spawn(watch_inbox(Arc::downgrade(self)));
@@ -492,7 +494,7 @@ impl Inner {
 
 /// Forgets a tree that has not ended, and gives up its ownership. Its runs are dropped where they wait.
 pub(crate) fn release(runtime: &Inner, tree: &LiveTree) {
-    runtime.lock_trees().by_id.remove(&tree.id);
+    runtime.lock_trees().by_id.remove(&key(tree));
     tree.abandoned.cancel();
-    runtime.parts.journal.release(tree.id);
+    give_up(runtime, tree);
 }

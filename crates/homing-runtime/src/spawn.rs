@@ -13,6 +13,7 @@ use homing_core::{
     run::shared,
     tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
+    workspace::Workspace,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -70,6 +71,7 @@ impl Inner {
             parent_call: None,
             continues: None,
             background: false,
+            placed: false,
             system,
             task: text,
             attachments: task.attachments.iter().filter_map(Attachment::image).cloned().collect(),
@@ -123,12 +125,7 @@ impl Inner {
     }
 
     /// The first fact of a child.
-    pub(crate) fn child_spawned(
-        &self,
-        tree: &LiveTree,
-        parent: Uuid,
-        order: SpawnOrder,
-    ) -> Result<Spawned, SpawnError> {
+    pub(crate) fn new_child(&self, tree: &LiveTree, parent: Uuid, order: SpawnOrder) -> Result<Spawned, SpawnError> {
         let (above, inherited) = tree.read_run(parent, |run| {
             let own = || inherited(run.messages().iter().map(|entry| &entry.message), order.agent.context.inherit);
             let inherited = order.continues.as_ref().map_or_else(own, |(_, history)| history.clone());
@@ -159,6 +156,7 @@ impl Inner {
             parent_call: order.call,
             continues: order.continues.map(|(run, _)| run),
             background: order.background,
+            placed: false,
             agent: recorded,
             system,
             task: order.text,
@@ -260,6 +258,15 @@ impl Inner {
             let subject = delegation::subject(&self.parts.registry, agent);
             !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
         })
+    }
+}
+
+/// Removes the worktree of a root that is not driven.
+pub(crate) async fn abandon_worktree(parts: &RuntimeParts, tree: &LiveTree, run: Uuid) {
+    let (isolation, workdir) =
+        tree.read_run(run, |run| (run.spawned.agent.execution.isolation, run.spawned.workdir.clone()));
+    if let (Isolation::Worktree, Some(workspaces)) = (isolation, &parts.workspaces) {
+        workspaces.leave(run, &Workspace { workdir, read: Vec::new(), write: Vec::new() }).await;
     }
 }
 

@@ -39,6 +39,17 @@ pub(crate) enum On {
     Restate,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpreadArg {
+    /// A tree stays on one worker.
+    Never,
+    /// When this worker has many runs in progress.
+    #[default]
+    Auto,
+    /// Every child run may work on another worker.
+    Always,
+}
+
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:
   homing worker --restate http://restate:9070 --listen 0.0.0.0:9080 --advertise http://workers:9080
@@ -60,6 +71,9 @@ pub(crate) struct WorkerArgs {
     /// Time that runs have to end after SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30s", help_heading = "Workers")]
     pub(crate) drain: Duration,
+    /// When to leave child runs to other workers.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = SpreadArg::Auto, help_heading = "Workers")]
+    pub(crate) spread: SpreadArg,
     #[command(flatten)]
     pub(crate) with: WithArgs,
 }

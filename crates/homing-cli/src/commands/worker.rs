@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use homing::OnQuestion;
 use homing_otel::Telemetry;
-use homing_restate::{Worker, WorkerOptions};
+use homing_restate::{Spread, Worker, WorkerOptions};
 use homing_runtime::Runtime;
 
 use crate::{
     cli::{
-        restate::WorkerArgs,
+        restate::{SpreadArg, WorkerArgs},
         run::{OnQuestionArg, WithArgs},
     },
     exit::{Exit, Trouble},
@@ -34,6 +34,11 @@ pub(crate) async fn run(args: &WorkerArgs, telemetry: Option<Telemetry>) -> anyh
         advertise: args.advertise.clone().unwrap_or_else(|| format!("http://{}", args.listen)),
         shared: shared.collect::<Result<_, _>>()?,
         drain: args.drain,
+        spread: match args.spread {
+            SpreadArg::Never => Spread::Never,
+            SpreadArg::Auto => Spread::Auto,
+            SpreadArg::Always => Spread::Always,
+        },
     };
     let (advertise, admin) = (options.advertise.clone(), server.admin().to_owned());
     let homing = session.homing.clone();

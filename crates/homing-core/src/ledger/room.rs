@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{AskSize, Ledger, budgets, largest};
+use super::{AskSize, Ledger, budgets, landings_below, largest};
 use crate::{model::Rates, run::Run};
 
 /// The least room of a call if it is known what similar replies needed.
@@ -48,7 +48,7 @@ impl Ledger<'_> {
         let all = self.0.lineage(run.id).flat_map(|holder| {
             let sharing = (holder.links.open_below + 1).clamp(1, size.parallel.max(1));
             budgets(holder).map(move |budget| {
-                let kept = budget.amount(holder.links.landings);
+                let kept = budget.amount(landings_below(holder));
                 let left = budget.limit.saturating_sub(budget.spent).saturating_sub(kept);
                 let share = left / sharing / 2;
                 largest(0, room.most, |output| budget.amount(size.hold(price, output)) <= share).unwrap_or(0)

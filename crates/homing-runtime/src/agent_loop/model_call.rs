@@ -163,7 +163,10 @@ impl ModelCalls {
         purpose: &Purpose,
         wait: &mut BudgetWait<'_>,
     ) -> Result<(), Interrupt> {
-        let settlement = wait.during(tokio::time::timeout(BUDGET_POLL, settlement));
+        let settlement = async {
+            let _ = wait.during(tokio::time::timeout(BUDGET_POLL, settlement)).await;
+            self.reservations.read_others().await;
+        };
         match purpose {
             Purpose::Landing(_) => self.scheduler.waiting(settlement).await.map(drop),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => {

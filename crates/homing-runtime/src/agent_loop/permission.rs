@@ -17,12 +17,14 @@ use serde_json::{Value, json};
 
 use crate::{
     agent_loop::{
+        Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
         call_text,
         tool_host::{self, ToolHost},
     },
     scheduler::Scheduler,
+    segment::read_origins,
     skill_use,
 };
 
@@ -139,6 +141,7 @@ impl CallPermissions {
         if mode == TaintMode::Off || !uses_network(tool.spec(), own) || own.is_approved(name, subjects) {
             return Ok(by);
         }
+        read_origins(&self.run.tree).await.map_err(Interrupt::from)?;
         // Runs of a tree exchange texts, so content that one of them read may steer all of them.
         let read = |tree: &RunTree| tree.origins().iter().map(|origin| origin.description()).collect::<Vec<_>>();
         let read = self.run.tree.read(read);

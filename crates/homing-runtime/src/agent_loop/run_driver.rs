@@ -30,6 +30,7 @@ use crate::{
     observers::{self, Observation},
     resume::interrupted_ask,
     scheduler::Scheduler,
+    segment::key,
 };
 
 /// The number of times that hooks may make a run continue.
@@ -243,7 +244,7 @@ impl RunDriver {
             parent.wake.notify_one();
         }
         runtime.run_ended(tree, live_run.run);
-        if live_run.run == tree.id {
+        if live_run.run == key(tree) {
             runtime.tree_ended(tree);
         }
     }

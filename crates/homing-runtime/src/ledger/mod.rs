@@ -14,6 +14,8 @@
 //! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
 //! settled at zero.
 
+mod slice;
+
 use std::sync::Arc;
 
 use homing_core::{
@@ -24,6 +26,7 @@ use homing_core::{
 };
 use tokio::sync::futures::Notified;
 
+use self::slice::SliceFit;
 use crate::{
     agent_loop::Interrupt,
     journal::{AccountHold, CallProgress},
@@ -100,29 +103,40 @@ impl Reservations {
         };
         let output = account.as_ref().map_or(size.output, |account| account.max_output);
         let size = AskSize { output, ..size };
+        let slice = match self.reserve_slice(size, &rates).await? {
+            SliceFit::NotNeeded => None,
+            SliceFit::Held(slice) => Some(slice),
+            SliceFit::Not(fit) => return Ok(self.not_reserved(account, fit)),
+        };
+        let size = AskSize { output: slice.as_ref().map_or(size.output, |slice| slice.max_output), ..size };
         let mut recorded = None;
-        let reserved =
-            self.tree.record_if(self.live_run.run, |tree| match tree.ledger().fit(self.live_run.run, size, &rates) {
+        let reserved = self.tree.record_if(self.live_run.run, |tree| {
+            let fit = tree.ledger().fit(self.live_run.run, size, &rates);
+            match self.within_slice(tree, slice.as_ref(), fit) {
                 Fit::Fits { max_output, hold, landing } => {
                     let asked = ask(max_output, hold, landing);
                     recorded = Some(asked.clone());
                     Ok(Fact::Asked(asked))
                 }
                 other => Err(other),
-            });
+            }
+        });
         match reserved {
             Ok(commit) => {
                 commit.await?;
                 let asked = recorded.expect("a successful record has set it");
                 Ok(ReserveResult::Reserved(Box::new(ReservedCall { asked, rates, account })))
             }
-            Err(fit) => {
-                self.settle_at_account(account, Usage::default());
-                match fit {
-                    Fit::Full(hit) => Ok(ReserveResult::Full(hit)),
-                    Fit::Later | Fit::Fits { .. } => Ok(ReserveResult::Later),
-                }
-            }
+            Err(fit) => Ok(self.not_reserved(account, fit)),
+        }
+    }
+
+    /// Releases what the account holds for a call that the tree refuses.
+    fn not_reserved(&self, account: Option<AccountPart>, fit: Fit) -> ReserveResult {
+        self.settle_at_account(account, Usage::default());
+        match fit {
+            Fit::Full(hit) => ReserveResult::Full(hit),
+            Fit::Later | Fit::Fits { .. } => ReserveResult::Later,
         }
     }
 

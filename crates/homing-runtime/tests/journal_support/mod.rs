@@ -87,6 +87,7 @@ pub fn spawned() -> Spawned {
         parent_call: None,
         continues: None,
         background: false,
+        placed: false,
         agent: Arc::new(AgentDefinition::new("explore", "looks around", "You look around.")),
         system: "You look around.".into(),
         task: "find the door".to_owned(),

@@ -82,7 +82,8 @@ pub(crate) async fn follow(
     signals: &mut Signals,
 ) -> anyhow::Result<WatchResult> {
     let mut watch = RemoteWatch::new(show, &session.prompt);
-    let mut follower = Follower { server, tree, fold: RunTree::default(), reached: Instant::now(), parked_at: None };
+    let (fold, reached) = (RunTree::default(), Instant::now());
+    let mut follower = Follower { server, tree, fold, reached, parked_at: None, pause: Duration::ZERO };
     let mut signal = None;
     loop {
         let news = tokio::select! {
@@ -118,6 +119,8 @@ struct Follower<'a> {
     reached: Instant,
     /// Position at which the tree only waited for answers.
     parked_at: Option<u64>,
+    /// Time to wait before the next look.
+    pause: Duration,
 }
 
 struct News {
@@ -127,11 +130,13 @@ struct News {
 
 impl Follower<'_> {
     async fn next(&mut self) -> Result<News, Trouble> {
+        // The wait comes first, so that no records are lost if a signal ends it.
+        tokio::time::sleep(self.pause).await;
         let next = self.fold.next_seq();
         let page = match self.server.records(self.tree, next).await {
             Ok(page) => page.ok_or_else(|| Trouble::usage(format!("the server has no run {}", self.tree)))?,
             Err(error) if error.is_transient() && self.reached.elapsed() < PATIENCE => {
-                tokio::time::sleep(IDLE).await;
+                self.pause = IDLE;
                 return Ok(News { records: Vec::new(), is_last: false });
             }
             Err(error) => return Err(error.into()),
@@ -147,9 +152,7 @@ impl Follower<'_> {
         let is_parked = parked.is_some() && parked == self.parked_at;
         self.parked_at = parked;
         let is_last = page.is_over || is_parked;
-        if !is_last {
-            tokio::time::sleep(if page.records.is_empty() { IDLE } else { BUSY }).await;
-        }
+        self.pause = if page.records.is_empty() { IDLE } else { BUSY };
         Ok(News { records: page.records, is_last })
     }
 }
