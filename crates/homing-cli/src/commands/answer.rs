@@ -8,8 +8,9 @@ use std::{
 
 use homing::{AnswerError, CodingSetup, Folders, Rule};
 use homing_core::{
-    question::{Answer, QuestionKind},
+    question::{Answer, QuestionId, QuestionKind},
     short_id::short_id,
+    tree::RunTree,
 };
 use homing_otel::Telemetry;
 use homing_restate::Post;
@@ -21,6 +22,7 @@ use homing_runtime::{
         sqlite::{JournalQuestion, Posted, SqliteJournal},
     },
 };
+use uuid::Uuid;
 
 use super::restate::RemoteTree;
 use crate::{
@@ -50,6 +52,7 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         if !remote.post(&Post::Answer { run, question, answer, by: BY.to_owned() }).await? {
             return Err(Trouble::usage("the run has ended").into());
         }
+        remote.refresh_until(&journal, TIMEOUT, |tree| is_answered(tree, run, question)).await?;
         terminal::say(&format!("answered; a worker continues {described}"));
         return Ok(Exit::Done);
     }
@@ -125,11 +128,15 @@ pub(crate) fn allow_always(folder: &Path, rules: &[Rule]) -> Result<String, Trou
     Ok(format!("added to {}: {table} allow = [{}]", path.display(), list.join(", ")))
 }
 
+fn is_answered(tree: &RunTree, run: Uuid, question: QuestionId) -> bool {
+    tree.get(run).is_none_or(|run| !run.questions().is_open(question))
+}
+
 async fn wait_until_taken(journal: &SqliteJournal, question: &JournalQuestion) -> Result<(), Trouble> {
     let started = Instant::now();
     while started.elapsed() < TIMEOUT {
         let tree = journal.tree(question.tree).map_err(Trouble::from)?;
-        if tree.get(question.open.run).is_none_or(|run| !run.questions().is_open(question.open.id)) {
+        if is_answered(&tree, question.open.run, question.open.id) {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,9 +1,15 @@
 //! Run trees on a Restate server, as other commands see them. The local journal keeps a copy of each tree that was submitted
 //! from here; the tag `on-restate` of its root names the server.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use homing_core::fact::{ON_RESTATE, Record};
+use homing_core::{
+    fact::{ON_RESTATE, Record},
+    tree::RunTree,
+};
 use homing_restate::{Post, Server, ServerError};
 use homing_runtime::journal::{JournalError, sqlite::SqliteJournal};
 use uuid::Uuid;
@@ -81,6 +87,20 @@ impl RemoteTree {
                 return Ok(is_over);
             }
         }
+    }
+
+    /// Updates the copy until a condition holds, or for `limit`.
+    pub(crate) async fn refresh_until(
+        &self,
+        journal: &SqliteJournal,
+        limit: Duration,
+        is_reached: impl Fn(&RunTree) -> bool,
+    ) -> Result<(), Trouble> {
+        let began = Instant::now();
+        while !self.refresh(journal).await? && !is_reached(&journal.tree(self.tree)?) && began.elapsed() < limit {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
     }
 }
 
