@@ -87,6 +87,10 @@ impl Agents {
         let mut answer = String::new();
         while let Some(event) = events.next().await {
             let response = event.expect("an event").llm_response;
+            // The whole text follows its pieces.
+            if response.partial {
+                continue;
+            }
             for part in response.content.into_iter().flat_map(|content| content.parts) {
                 match part {
                     Part::Text { text } => answer.push_str(&text),
