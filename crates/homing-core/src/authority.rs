@@ -22,6 +22,17 @@ pub struct Authority {
 }
 
 /// A set of permissions: rules, folders, network and sandbox.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::authority as homing;
+/// use homing::{Grant, Layer};
+///
+/// let all = Grant::new(vec![Layer::everything("the host").into()]);
+/// let narrower = all.under(Layer::everything("agent explore"));
+/// assert!(narrower.is_within(&all));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Grant {

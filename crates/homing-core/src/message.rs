@@ -103,6 +103,17 @@ impl Attachment {
 }
 
 /// A model's reply.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::message as homing;
+/// use homing::Reply;
+///
+/// let reply = Reply::text_only("Paris");
+/// assert_eq!(reply.text(), "Paris");
+/// assert_eq!(reply.calls().count(), 0);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reply {
@@ -239,6 +250,17 @@ pub struct ToolResult {
 }
 
 /// Usage of one or more model calls. Input includes cached tokens, output includes reasoning.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::message as homing;
+/// use homing::Usage;
+///
+/// let mut usage = Usage::default().input(1_000).output(50);
+/// usage += Usage::default().input(200);
+/// assert_eq!(usage.tokens(), 1_250);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

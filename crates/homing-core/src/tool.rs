@@ -20,6 +20,29 @@ use crate::{
 pub use crate::question::{Answer, Question};
 
 /// A tool that a model can call.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::{BoxFuture, tool as homing};
+/// use homing::{Tool, ToolContext, ToolOutput, ToolSpec};
+/// use serde_json::{Value, json};
+///
+/// struct Count(ToolSpec);
+///
+/// impl Tool for Count {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     fn call<'a>(&'a self, _: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+///         Box::pin(async move { ToolOutput::text(args["text"].as_str().unwrap_or_default().len().to_string()) })
+///     }
+/// }
+///
+/// let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+/// assert_eq!(Count(ToolSpec::new("count", "Counts the bytes of a text.", schema)).spec().name, "count");
+/// ```
 pub trait Tool: Send + Sync {
     /// Returns the tool's specification.
     fn spec(&self) -> &ToolSpec;

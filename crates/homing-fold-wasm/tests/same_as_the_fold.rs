@@ -148,7 +148,8 @@ fn rows_tell_trouble_activity_and_times() {
     assert_eq!(asking["rows"][0]["activity"], json!({"kind": "children", "text": ""}));
     assert_eq!(asking["rows"][0]["task"], "the task of general…");
     let working = view(&mut viewer, 10);
-    assert_eq!(working["rows"][1]["activity"], json!({"kind": "tool", "text": "bash npm test"}));
+    let activity = json!({"kind": "tool", "text": "bash npm test", "at_risk": ["bash npm test"]});
+    assert_eq!(working["rows"][1]["activity"], activity);
     let end = view(&mut viewer, 99);
     let kinds: Vec<&Value> =
         end["rows"][1]["trouble"].as_array().into_iter().flatten().map(|trouble| &trouble["kind"]).collect();

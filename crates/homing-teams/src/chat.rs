@@ -10,7 +10,18 @@ use serde::{Deserialize, Serialize};
 use crate::{code::Code, crew::OnTaskFailure, limit_fields::LimitFields};
 
 /// A conversation between agents.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Chat, Team};
+///
+/// let chat = Chat::new(["optimist", "critic"]).max_rounds(6).stop_word("AGREED").summary("editor");
+/// assert_eq!(Team::new("debate", chat).members(), ["optimist", "critic", "editor"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A conversation between agents.")]
 #[serde(deny_unknown_fields, default)]
 pub struct Chat {
     /// Agents that take part, in the order of a round.

@@ -25,6 +25,7 @@ use crate::{crew::check::TaskCheck, limit_fields::LimitFields, team::Team};
 /// assert_eq!(Team::new("report", crew).members(), ["researcher", "writer"]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "Tasks with dependencies.")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Crew {

@@ -28,6 +28,7 @@ use crate::{code::Code, crew::OnTaskFailure, limit_fields::LimitFields};
 /// assert_eq!(Team::new("essay", graph).members(), ["writer", "critic"]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A graph over a shared state.")]
 #[serde(deny_unknown_fields, default)]
 pub struct Graph {
     /// Fields of the shared state, by name.

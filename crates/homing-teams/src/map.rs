@@ -19,7 +19,18 @@ use crate::{
 };
 
 /// The same task for every item of a list.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::{Map, Team};
+///
+/// let map = Map::new("translator", "Translate {{ item }} to French").items(["one", "two"]);
+/// assert_eq!(Team::new("words", map).members(), ["translator"]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "The same task for every item of a list.")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Map {

@@ -20,6 +20,7 @@ use crate::team::registered;
 /// assert_eq!(team.members(), ["reporter", "photographer"]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "A coordinator that delegates to workers.")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Orchestrator {

@@ -120,6 +120,7 @@ pub use coding_preset::CodingSetup;
 pub use commands::run_helper_if_asked;
 pub use environment::Folders;
 pub use homing_core::{
+    BoxFuture,
     agent_builder::{AgentBuildError, AgentBuilder},
     authority::{Allow, Grant, Layer, Network, Sandbox},
     definition::{AgentDefinition, Isolation, ModelChoice, OnFailure, PermissionMode, Scope},
