@@ -1,4 +1,4 @@
-// Tests of the web interface in a real browser, against the real server: node browser.mjs HOMING [NAME]
+// R67: tests of the web interface in a real browser, against the real server: node browser.mjs HOMING [NAME]
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
