@@ -7,9 +7,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{Notify, OnceCell, OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Maximum numbers of connections.
@@ -21,13 +25,25 @@ pub struct ConnectionLimits {
     pub without_token: usize,
 }
 
+/// Time that a connection has for its first request before another one may take its place. A client that opens many at once would
+/// otherwise close its own.
+const GRACE: Duration = Duration::from_millis(200);
+
 /// The connections of a server.
 pub(crate) struct Connections {
     limits: ConnectionLimits,
     known: Arc<Semaphore>,
     /// The connections without a valid token, by age.
-    unknown: Mutex<BTreeMap<u64, CancellationToken>>,
+    unknown: Mutex<BTreeMap<u64, Unknown>>,
+    /// Notified when there is one fewer of them.
+    fewer: Notify,
     next: AtomicU64,
+}
+
+/// A connection without a valid token.
+struct Unknown {
+    since: Instant,
+    evicted: CancellationToken,
 }
 
 /// One connection, until it is dropped.
@@ -41,23 +57,42 @@ pub(crate) struct ConnectionSlot {
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
         let known = Arc::new(Semaphore::new(limits.with_token));
-        Arc::new(Self { limits, known, unknown: Mutex::default(), next: AtomicU64::new(0) })
+        Arc::new(Self { limits, known, unknown: Mutex::default(), fewer: Notify::new(), next: AtomicU64::new(0) })
     }
 
-    /// Adds a connection. If there are too many without a valid token, the oldest of them is closed.
-    pub(crate) fn add(self: &Arc<Self>) -> ConnectionSlot {
+    /// Adds a connection. If there are too many without a valid token, the oldest of them is closed, as soon as it has had time for a
+    /// request.
+    pub(crate) async fn add(self: &Arc<Self>) -> ConnectionSlot {
+        while let Some(until) = self.full_until() {
+            let _ = tokio::time::timeout_at(until, self.fewer.notified()).await;
+        }
         let (number, evicted) = (self.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
         let mut unknown = self.unknown();
         if unknown.len() >= self.limits.without_token
             && let Some((_, oldest)) = unknown.pop_first()
         {
-            oldest.cancel();
+            oldest.evicted.cancel();
         }
-        unknown.insert(number, evicted.clone());
+        unknown.insert(number, Unknown { since: Instant::now(), evicted: evicted.clone() });
+        drop(unknown);
         ConnectionSlot { connections: self.clone(), number, evicted, permit: OnceCell::new() }
     }
 
-    fn unknown(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
+    /// The time until which there is no room, and none can be made.
+    fn full_until(&self) -> Option<Instant> {
+        let unknown = self.unknown();
+        let (_, oldest) = unknown.first_key_value().filter(|_| unknown.len() >= self.limits.without_token)?;
+        let until = oldest.since + GRACE;
+        (until > Instant::now()).then_some(until)
+    }
+
+    fn remove_unknown(&self, number: u64) {
+        if self.unknown().remove(&number).is_some() {
+            self.fewer.notify_one();
+        }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, BTreeMap<u64, Unknown>> {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +106,7 @@ impl ConnectionSlot {
     /// Counts the connection as one of a client with a token, and waits until there is room for it.
     pub(crate) async fn has_token(&self) {
         let admit = || async {
-            self.connections.unknown().remove(&self.number);
+            self.connections.remove_unknown(self.number);
             self.connections.known.clone().acquire_owned().await.ok()
         };
         self.permit.get_or_init(admit).await;
@@ -80,6 +115,6 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.connections.unknown().remove(&self.number);
+        self.connections.remove_unknown(self.number);
     }
 }

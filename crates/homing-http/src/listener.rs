@@ -107,7 +107,7 @@ pub async fn listen(
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let slot = counted.add();
+        let slot = counted.add().await;
         connections.spawn(accept(service.clone(), stream, tls.clone(), slot));
     }
     connections.shutdown().await;
