@@ -55,6 +55,8 @@ pub struct Discovered {
     pub files: usize,
     /// The number of files that contain an agent.
     pub agent_files: usize,
+    /// The files of all candidates, because comparing each candidate with every other takes longer than reading the files.
+    sources: HashSet<PathBuf>,
 }
 
 /// A field that was removed from a definition because its file is not trusted.
@@ -273,12 +275,18 @@ impl Discovered {
         };
         let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
         let before = parsed.definitions.len();
-        let is_taken = |definition: &AgentDefinition| candidates.iter().any(|other| is_known(definition, other));
+        let has_source = |definition: &AgentDefinition| {
+            definition.source.path.as_ref().is_some_and(|path| self.sources.contains(path))
+        };
+        let is_taken = |definition: &AgentDefinition| {
+            has_source(definition) && candidates.iter().any(|other| is_known(definition, other))
+        };
         parsed.definitions.retain(|definition| !is_own(definition) || !is_taken(definition));
         if parsed.definitions.is_empty() && before > 0 {
             parsed.diagnostics.clear();
         }
-        for named in parsed.definitions.iter().filter(|definition| !is_own(definition)) {
+        let is_replaced = |definition: &&AgentDefinition| !is_own(definition) && has_source(definition);
+        for named in parsed.definitions.iter().filter(is_replaced) {
             let known = candidates.len();
             candidates.retain(|other| !is_known(named, other));
             if candidates.len() < known {
@@ -286,6 +294,7 @@ impl Discovered {
                 self.diagnostics.retain(|found| found.path.as_deref().map(PathBuf::as_path) != path);
             }
         }
+        self.sources.extend(parsed.definitions.iter().filter_map(|definition| definition.source.path.clone()));
     }
 
     /// Reads a file that the user named. It is the nearest of the project's files.
