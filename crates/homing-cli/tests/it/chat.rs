@@ -88,8 +88,10 @@ fn r65_conversation_is_streamed_rendered_recorded_and_continued() {
     screen.is_restored();
 
     screen.homing("continue --sandbox off");
-    let shown = screen.wait_for("› second");
-    assert!(shown.contains("• one") && shown.contains("general · openai/gpt-4.1"), "{shown}");
+    // The earlier messages may be shown before the line below them.
+    screen.wait_until("the earlier messages and the model", |shown| {
+        ["› second", "• one", "general · openai/gpt-4.1"].iter().all(|text| shown.contains(text))
+    });
     screen.say("third");
     screen.wait_for("the third answer");
     let last = screen.provider.requests().pop().unwrap();
