@@ -17,7 +17,9 @@ use homing_runtime::journal::sqlite::Account;
 use homing_sandbox::SandboxOptions;
 use serde::Deserialize;
 
-use crate::{cli::values, exit::Trouble, notify::NotifyConfig, search_config::SearchConfig};
+use crate::{
+    cli::values, exit::Trouble, notify::NotifyConfig, restate_config::RestateConfig, search_config::SearchConfig,
+};
 
 /// One configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -55,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
     /// The search engine for the tool `websearch`.
     pub(crate) websearch: Option<SearchConfig>,
+    /// The Restate server and its workers.
+    pub(crate) restate: RestateConfig,
 }
 
 /// The size from which on tools are offered on demand.
@@ -193,6 +197,7 @@ impl Config {
         config.limits.limits().map_err(|error| wrong(format!("limits: {error}")))?;
         config.accounts().map_err(|error| wrong(format!("accounts: {error}")))?;
         config.network().map_err(|error| wrong(format!("sandbox.network: {error}")))?;
+        config.restate.check().map_err(|error| wrong(format!("restate: {error}")))?;
         Ok(config)
     }
 
@@ -271,6 +276,7 @@ impl Layered {
             ("mcp", !project.mcp.is_empty()),
             ("notify", project.notify != NotifyConfig::default()),
             ("websearch", project.websearch.is_some()),
+            ("restate", project.restate != RestateConfig::default()),
             ("sandbox.read", !project.sandbox.read.is_empty()),
             ("sandbox.write", !project.sandbox.write.is_empty()),
             ("sandbox.env", !project.sandbox.env.is_empty()),

@@ -12,6 +12,7 @@ mod notify;
 mod permission_prompt;
 mod print_result;
 mod progress;
+mod restate_config;
 mod screen;
 mod search_config;
 mod session;
@@ -20,13 +21,11 @@ mod telemetry;
 mod terminal;
 mod watch;
 
-use clap::Parser;
-
 fn main() -> std::process::ExitCode {
     homing::run_helper_if_asked();
     signals::survive_size_limit();
     commands::complete_if_asked();
-    match cli::Cli::try_parse() {
+    match cli::Cli::of_process() {
         Ok(cli) => commands::run(cli).into(),
         Err(error) => exit::misused(&error).into(),
     }

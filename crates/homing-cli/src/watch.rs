@@ -2,7 +2,6 @@
 
 use std::{
     io::{IsTerminal, Write, stdout},
-    sync::Arc,
     time::Duration,
 };
 
@@ -165,17 +164,34 @@ pub(crate) struct RemoteWatch<'a> {
     show: Show,
     prompt: &'a TerminalPrompt,
     board: Board,
+    answer: AnswerStream,
     _restore: Option<Restore>,
 }
 
 impl<'a> RemoteWatch<'a> {
     pub(crate) fn new(show: Show, prompt: &'a TerminalPrompt) -> Self {
-        Self { show, prompt, board: Board::default(), _restore: Restore::new(show) }
+        let (board, answer) = (Board::default(), AnswerStream::default());
+        Self { show, prompt, board, answer, _restore: Restore::new(show) }
     }
 
-    /// Shows a record.
-    pub(crate) fn show(&mut self, record: &Arc<Record>) {
-        self.with_watcher(|watcher| watcher.show(&Event::Fact(record.clone())));
+    /// Returns whether text is shown while it arrives.
+    pub(crate) fn shows_text(&self) -> bool {
+        matches!(self.show, Show::LiveAnswer | Show::Events)
+    }
+
+    /// Shows an event.
+    pub(crate) fn show(&mut self, event: &Event) {
+        self.with_watcher(|watcher| watcher.show(event));
+    }
+
+    /// Returns whether this answer was printed while it arrived, and leaves the live view if it was.
+    pub(crate) fn has_shown(&mut self, answer: &str) -> bool {
+        let is_shown = self.show == Show::LiveAnswer && self.answer.has_shown(answer);
+        if is_shown {
+            terminal::clear_live();
+            terminal::inform("");
+        }
+        is_shown
     }
 
     /// Draws the live tree.
@@ -184,11 +200,10 @@ impl<'a> RemoteWatch<'a> {
     }
 
     fn with_watcher(&mut self, work: impl FnOnce(&mut Watcher<'_>)) {
-        let board = std::mem::take(&mut self.board);
-        let answer = AnswerStream::default();
+        let (board, answer) = (std::mem::take(&mut self.board), std::mem::take(&mut self.answer));
         let mut watcher = Watcher { show: self.show, prompt: self.prompt, board, answer, on_record: &mut |_| () };
         work(&mut watcher);
-        self.board = watcher.board;
+        (self.board, self.answer) = (watcher.board, watcher.answer);
     }
 }
 

@@ -49,6 +49,20 @@ pub struct Grant {
 }
 
 /// Rules from one source: an agent file, the user's configuration, the command line.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::{authority::{Allow, Layer}, rule::{Rule, RuleError}}; }
+/// use homing::{Allow, Layer, Rule};
+///
+/// let rules = |texts: &[&str]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<Rule>, _>>();
+/// let layer = Layer::everything("tenant 42")
+///     .allow(Allow::Only(rules(&["read", "bash(git log *)"])?))
+///     .deny(rules(&["read(.env)"])?);
+/// assert_eq!(layer.from, "tenant 42");
+/// # Ok::<(), homing::RuleError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Layer {

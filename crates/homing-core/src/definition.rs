@@ -84,6 +84,7 @@ impl AgentDefinition {
 /// Rules on the tools that an agent and its children may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ToolRules {
     /// Tools it may use.
     #[serde(rename = "tools")]
@@ -102,6 +103,7 @@ pub struct ToolRules {
 /// The model of an agent and the parameters of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ModelSettings {
     /// Model to use.
     #[serde(rename = "model")]
@@ -135,6 +137,7 @@ pub struct Attachments {
 /// The parts of its parent's and the project's context that an agent starts with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ContextSettings {
     /// Keys of the parent's context that it can see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -152,6 +155,7 @@ pub struct ContextSettings {
 /// The conditions under which an agent's runs work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ExecutionSettings {
     /// Permission mode; `None` restricts nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,6 +208,7 @@ impl Default for Observers {
 /// Programs that an agent's runs start. They need trust.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Integrations {
     /// MCP servers it uses, by name, with their configuration if the file contains it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -17,6 +17,16 @@ pub enum Severity {
 }
 
 /// One diagnostic about one position in one file.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::diagnostic::{Diagnostic, Severity}; }
+/// use homing::{Diagnostic, Severity};
+///
+/// let diagnostic = Diagnostic::warning("unknown key `tool`: ignored").at(3, 1).hint("did you mean `tools`?");
+/// assert_eq!((diagnostic.severity, diagnostic.line), (Severity::Warning, 3));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Diagnostic {

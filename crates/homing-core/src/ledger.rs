@@ -247,7 +247,7 @@ impl<'a> Ledger<'a> {
     pub fn no_more_calls(&self, id: Uuid) -> Option<LimitHit> {
         self.0.lineage(id).find_map(|run| {
             let limit = run.limits.tool_calls.value()?;
-            let spent = run.subtree.tool_calls;
+            let spent = run.subtree.tool_calls.saturating_add(run.links.unseen.tool_calls);
             (spent >= limit).then(|| LimitHit { name: Limit::ToolCalls, limit, spent, place: run.place.clone() })
         })
     }
@@ -258,11 +258,10 @@ impl<'a> Ledger<'a> {
         self.0.lineage(id).find_map(|run| {
             let below = depth - u64::try_from(run.place.depth()).unwrap_or(u64::MAX);
             let hit = |name, limit, spent| Some(LimitHit { name, limit, spent, place: run.place.clone() });
+            let children = run.subtree.children.saturating_add(run.links.unseen.children);
             match (run.limits.depth, run.limits.children) {
                 (Cap::At(limit), _) if below > limit => hit(Limit::Depth, limit, below),
-                (_, Cap::At(limit)) if run.subtree.children >= limit => {
-                    hit(Limit::Children, limit, run.subtree.children)
-                }
+                (_, Cap::At(limit)) if children >= limit => hit(Limit::Children, limit, children),
                 _ => None,
             }
         })

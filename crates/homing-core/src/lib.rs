@@ -2,6 +2,8 @@
 //!
 //! This crate does no IO and reads no clock, environment or randomness. It also builds for wasm32.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod agent_builder;
 pub mod authority;
 pub mod changes;
@@ -19,6 +21,7 @@ pub mod message;
 pub mod model;
 pub mod place;
 pub mod question;
+pub mod rates;
 pub mod receipts;
 pub mod redaction;
 pub mod registry;

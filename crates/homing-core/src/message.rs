@@ -12,6 +12,17 @@ use serde_json::Value;
 use crate::fact::CallRefusal;
 
 /// One entry of a transcript.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::message::{Message, Reply}; }
+/// use homing::{Message, Reply};
+///
+/// // The beginning of a conversation that a host keeps itself, for `Task::history`.
+/// let history = [Message::user("My name is Ada."), Message::Assistant(Reply::text_only("Hello, Ada."))];
+/// assert_eq!(history.len(), 2);
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
@@ -60,6 +71,18 @@ impl Image {
 }
 
 /// A file that a host attaches to a task.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::message::{AttachedContent, Attachment}; }
+/// use homing::{AttachedContent, Attachment};
+///
+/// let notes = Attachment::new("notes.txt", AttachedContent::Text("Buy milk.".to_owned()));
+/// let mut task = "Summarise this.".to_owned();
+/// notes.append_to(&mut task);
+/// assert_eq!(task, "Summarise this.\n\n<file path=\"notes.txt\">\nBuy milk.\n</file>");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Attachment {

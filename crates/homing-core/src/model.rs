@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::rates::Rates;
 use crate::{
     BoxFuture,
     definition::ModelChoice,
@@ -13,6 +14,34 @@ use crate::{
 };
 
 /// A language model: a provider's, or one implemented in code.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing {
+/// #     pub use homing_core::{BoxFuture, message::Reply, model::{self as models, Model, ModelCard}};
+/// # }
+/// use homing::{BoxFuture, Model, ModelCard, Reply, models::{AskFailure, Delta, ModelRequest, OnDelta}};
+///
+/// /// Answers with the number of messages.
+/// struct Counter(ModelCard);
+///
+/// impl Model for Counter {
+///     fn card(&self) -> &ModelCard {
+///         &self.0
+///     }
+///
+///     fn reply<'a>(&'a self, request: ModelRequest<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
+///         Box::pin(async move {
+///             let text = format!("{} messages", request.messages.len());
+///             on_delta(Delta::Text(&text));
+///             Ok(Reply::text_only(text))
+///         })
+///     }
+/// }
+///
+/// assert_eq!(Counter(ModelCard::free("acme/counter")).card().name, "acme/counter");
+/// ```
 pub trait Model: Send + Sync {
     /// Returns the model's card.
     fn card(&self) -> &ModelCard;
@@ -37,6 +66,10 @@ pub trait Model: Send + Sync {
     /// Replies to `request` in one attempt; the runtime does the retries.
     ///
     /// Parts of the reply are passed to `on_delta` as they arrive. Dropping the future abandons the request.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason, which decides whether the runtime tries again, and with what the attempt costs.
     fn reply<'a>(
         &'a self,
         request: ModelRequest<'a>,
@@ -131,63 +164,6 @@ impl ModelCard {
     }
 }
 
-/// Prices in micro-dollars per million tokens, so that money stays an integer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Rates {
-    /// Input that was neither read from nor written to a cache.
-    pub input: u64,
-    /// Input read from the cache.
-    pub cached: u64,
-    /// Input written to the cache.
-    pub cache_write: u64,
-    /// Output, reasoning included.
-    pub output: u64,
-    /// Higher prices for long requests, with the input size above which they apply to the whole request.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub above: Vec<(u64, Rates)>,
-}
-
-impl Rates {
-    /// Returns the rates for a request of `input` tokens.
-    fn at(&self, input: u64) -> &Self {
-        self.above
-            .iter()
-            .filter(|(from, _)| input > *from)
-            .max_by_key(|(from, _)| *from)
-            .map_or(self, |(_, rates)| rates)
-    }
-
-    /// Returns the cost of `usage`, rounded up.
-    pub fn cost(&self, usage: &Usage) -> u64 {
-        let rates = self.at(usage.input);
-        let plain = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_write);
-        let parts = [
-            (plain, rates.input),
-            (usage.cached, rates.cached),
-            (usage.cache_write, rates.cache_write),
-            (usage.output, rates.output),
-        ];
-        let sum = parts.iter().map(|(tokens, rate)| u128::from(*tokens) * u128::from(*rate)).sum::<u128>();
-        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-
-    /// Returns whether input that the provider has cached costs less, so that requests should share their beginnings.
-    pub fn rewards_caching(&self) -> bool {
-        self.cached < self.input
-    }
-
-    /// Returns the most that `input` and `output` tokens can cost, at the highest price that can apply.
-    pub fn worst(&self, input: u64, output: u64) -> u64 {
-        let tiers = self.above.iter().filter(|(from, _)| input > *from).map(|(_, rates)| rates).chain([self]);
-        let worst = tiers.map(|rates| {
-            let highest = rates.input.max(rates.cached).max(rates.cache_write);
-            u128::from(input) * u128::from(highest) + u128::from(output) * u128::from(rates.output)
-        });
-        u64::try_from(worst.max().unwrap_or(0).div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-}
-
 /// A request to a model.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -261,6 +237,7 @@ impl Sampling {
 
 /// The available tools with their cached encoding.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Toolbox {
     /// Specifications of the tools.
     pub specs: Vec<ToolSpec>,
@@ -313,6 +290,30 @@ pub enum Effort {
 }
 
 /// A source of models.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing {
+/// #     pub use homing_core::{definition::ModelChoice, model::{self as models, Model, Models}};
+/// # }
+/// use std::sync::Arc;
+///
+/// use homing::{Model, ModelChoice, Models, models::{ModelError, ResolvedModel}};
+///
+/// /// One model for everything.
+/// struct Only(Arc<dyn Model>);
+///
+/// impl Models for Only {
+///     fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<ResolvedModel, ModelError> {
+///         Ok(ResolvedModel { names: vec![self.0.card().name.clone()], warnings: Vec::new() })
+///     }
+///
+///     fn get(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+///         Ok(self.0.clone())
+///     }
+/// }
+/// ```
 pub trait Models: Send + Sync {
     /// Resolves `choice` for a child of a run that uses the model `parent`.
     ///
@@ -355,6 +356,17 @@ impl Models for SingleModel {
 }
 
 /// A failed model call.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_core::model as models;
+/// use models::{AskFailure, ModelError};
+///
+/// let failure = AskFailure::free(ModelError::Busy { retry_after_ms: Some(2_000), reason: "slow down".to_owned() });
+/// assert!(failure.error.is_retryable());
+/// assert_eq!(failure.to_string(), "the provider is busy: slow down");
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{error}")]
 #[non_exhaustive]
@@ -456,29 +468,5 @@ impl ModelError {
             | Self::Team { .. }
             | Self::OutOfTime => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cost_is_rounded_up_and_cached_tokens_are_counted_once() {
-        let rates =
-            Rates { input: 3_000_000, cached: 300_000, cache_write: 3_750_000, output: 15_000_000, above: vec![] };
-        let usage = Usage { input: 1_000, cached: 900, output: 10, ..Usage::default() };
-        assert_eq!(rates.cost(&usage), 300 + 270 + 150);
-        assert_eq!(rates.cost(&Usage { input: 1, cached: 1, ..Usage::default() }), 1);
-        assert_eq!(rates.worst(1_000, 10), 3_750 + 150);
-    }
-
-    #[test]
-    fn long_context_price_applies_to_the_whole_request() {
-        let long = Rates { input: 6_000_000, output: 22_500_000, ..Rates::default() };
-        let rates = Rates { input: 3_000_000, output: 15_000_000, above: vec![(200_000, long)], ..Rates::default() };
-        assert_eq!(rates.cost(&Usage { input: 200_000, ..Usage::default() }), 600_000);
-        assert_eq!(rates.cost(&Usage { input: 200_001, ..Usage::default() }), 1_200_006);
-        assert_eq!(rates.worst(200_001, 0), 1_200_006);
     }
 }

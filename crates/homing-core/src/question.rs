@@ -49,6 +49,26 @@ impl RequestedCall {
 }
 
 /// A question to the user.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::question::{Answer, Question, RequestedCall}; }
+/// # let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
+/// use homing::{Answer, Question, RequestedCall};
+///
+/// /// Approves deployments to staging, and nothing else.
+/// fn decide(question: &Question) -> Answer {
+///     let call = &question.call;
+///     if call.tool == "deploy" && call.args["to"] == "staging" { Answer::Yes } else { Answer::No }
+/// }
+///
+/// let call = RequestedCall::new("releaser", "deploy", serde_json::json!({"to": "staging"}));
+/// let question = Question::new("deploy to staging?", key).call(call).rule("deploy (user)".to_owned());
+/// assert_eq!(decide(&question), Answer::Yes);
+/// assert_eq!(question.read_answer("no, not today")?, Answer::Text("not today".to_owned()));
+/// # Ok::<(), homing_core::question::UnclearAnswer>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Question {
@@ -168,6 +188,7 @@ impl Question {
 /// A text that does not answer a question.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` does not answer this question: use {expected}")]
+#[non_exhaustive]
 pub struct UnclearAnswer {
     /// The text.
     pub text: String,

@@ -17,6 +17,7 @@ const MAX_COMMAND: usize = 500;
 
 /// Everything that a run really did, as far as its tools saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Receipts {
     /// Files that were written, in the order of their first change, with their latest contents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

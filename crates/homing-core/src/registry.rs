@@ -25,6 +25,7 @@ pub struct Registry {
 
 /// An agent definition and those of the same name that it shadows.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RegistryEntry {
     /// The definition in effect.
     pub definition: Arc<AgentDefinition>,

@@ -50,6 +50,18 @@ pub enum Subject {
 }
 
 /// All subjects of one call.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub mod tools { pub use homing_core::rule::{Subject, Subjects}; } pub use homing_core::rule::Rule; }
+/// use homing::{Rule, tools::{Subject, Subjects}};
+///
+/// // What `Tool::subjects` of a tool that opens a file returns, and a rule that applies to it.
+/// let opened = Subject::Path("src/lib.rs".to_owned());
+/// assert!("edit(src/**)".parse::<Rule>().unwrap().matches(&opened));
+/// let subjects = Subjects::Parts(vec![opened]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subjects {
     /// Calls of this tool have no subject; only rules without a pattern match them.

@@ -15,6 +15,17 @@ use crate::{
 };
 
 /// A model that computes its reply from the request.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::{model::{Model, ModelCard}, scripted_model as models, scripted_model as testing}; }
+/// use homing::{Model, ModelCard, models::FunctionModel, testing::{last_words, say}};
+///
+/// let card = ModelCard::free("demo/echo").context_window(8_000);
+/// let echo = FunctionModel::with_card(card, |request| Ok(say(last_words(&request))));
+/// assert_eq!(echo.card().name, "demo/echo");
+/// ```
 pub struct FunctionModel<F> {
     card: ModelCard,
     decide: F,

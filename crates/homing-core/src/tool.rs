@@ -110,6 +110,11 @@ impl ToolSpec {
         let (name, description) = (name.into(), description.into());
         Self { name, description, schema, replay: Replay::Unsafe, effect: Effect::Changes }
     }
+
+    /// Returns whether a call reads local data and does nothing else, so that a crash in the middle of it loses nothing.
+    pub fn only_reads(&self) -> bool {
+        self.effect == Effect::Reads && self.replay == Replay::Safe
+    }
 }
 
 /// Effect of a tool's calls on the world. Permission modes, read-only runs and replays decide by it.
@@ -209,6 +214,25 @@ impl fmt::Display for CallKey {
 }
 
 /// Context of a call.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::{question::{Answer, Question}, tool::{ToolContext, ToolOutput}}; }
+/// use homing::{Answer, Question, ToolContext, ToolOutput};
+///
+/// /// The body of a tool that asks before it works.
+/// async fn deploy(context: &ToolContext) -> ToolOutput {
+///     let question = Question::new("Deploy now?", context.key).options(vec!["now".to_owned(), "later".to_owned()]);
+///     match context.ask(question).await {
+///         Answer::Text(text) if text == "now" => {
+///             context.progress("deploying");
+///             ToolOutput::text(format!("deployed {}", context.workdir.display()))
+///         }
+///         _ => ToolOutput::error("the user wants to wait"),
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
@@ -280,6 +304,7 @@ pub struct ToolState(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl ToolState {
     /// Returns the run's value of type `T`, creating it on first use.
+    #[allow(clippy::missing_panics_doc, reason = "the key is the type of the value, so the cast cannot fail")]
     pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut values = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();

@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     authority::{Allow, Authority, Decision, Grant, Layer, Network, Sandbox},
-    definition::{AgentDefinition, ExecutionSettings, PermissionMode, ToolRules},
+    definition::{AgentDefinition, PermissionMode},
     rule::{Rule, Subject, Subjects},
     tool::Effect,
 };
@@ -53,14 +53,10 @@ impl Dice {
         let mode = [None, None, Some(PermissionMode::Plan), Some(PermissionMode::Ask), Some(PermissionMode::All)];
         let mut agent = AgentDefinition::default();
         agent.name = format!("a{}", self.of(4));
-        agent.tools = ToolRules {
-            allowed: self.allow(),
-            denied: self.rules(2),
-            delegates: (self.of(4) == 0).then(|| self.rules(6)),
-            ..ToolRules::default()
-        };
-        agent.execution =
-            ExecutionSettings { permission_mode: mode[self.of(mode.len())], ..ExecutionSettings::default() };
+        agent.tools.allowed = self.allow();
+        agent.tools.denied = self.rules(2);
+        agent.tools.delegates = (self.of(4) == 0).then(|| self.rules(6));
+        agent.execution.permission_mode = mode[self.of(mode.len())];
         agent
     }
 

@@ -3,9 +3,8 @@
 use homing_core::{
     authority::Allow,
     definition::{
-        AgentDefinition, Attachments, ContextSettings, ExecutionSettings, ExtraFields, Inherit, Integrations,
-        Isolation, MemoryScope, ModelChoice, ModelSettings, OnFailure, PermissionMode, ProjectContext, Scope, Source,
-        TaskDefaults, ToolRules,
+        AgentDefinition, Attachments, ExtraFields, Inherit, Isolation, MemoryScope, ModelChoice, OnFailure,
+        PermissionMode, ProjectContext, Scope, Source, TaskDefaults,
     },
     limits::{Cap, Limit, Limits},
     model::Effort,
@@ -64,37 +63,24 @@ fn full() -> AgentDefinition {
     let mut agent = AgentDefinition::new("reviewer", "Reviews code", "Be strict.");
     agent.title = Some("Code Reviewer".into());
     agent.aliases = vec!["critic".into()];
-    agent.tools = ToolRules {
-        allowed: Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "git log *")]),
-        denied: vec![Rule::calls("read", "secrets/**")],
-        asked: vec![Rule::tool("fetch")],
-        delegates: Some(vec![Rule::tool("grep")]),
-    };
-    agent.model = ModelSettings {
-        choice: ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]),
-        effort: Some(Effort::High),
-        temperature_milli: Some(250),
-        ..ModelSettings::default()
-    };
+    agent.tools.allowed = Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "git log *")]);
+    agent.tools.denied = vec![Rule::calls("read", "secrets/**")];
+    agent.tools.asked = vec![Rule::tool("fetch")];
+    agent.tools.delegates = Some(vec![Rule::tool("grep")]);
+    agent.model.choice = ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]);
+    agent.model.effort = Some(Effort::High);
+    agent.model.temperature_milli = Some(250);
     agent.attachments = attachments;
     agent.limits = limits;
-    agent.context = ContextSettings {
-        shared_context: vec!["branch".into()],
-        inherit: Inherit::Last(3),
-        project_context: ProjectContext::Environment,
-        compact_window: None,
-    };
-    agent.execution = ExecutionSettings {
-        permission_mode: Some(PermissionMode::Plan),
-        background: true,
-        isolation: Isolation::Worktree,
-        memory: Some(MemoryScope::Local),
-        ..ExecutionSettings::default()
-    };
-    agent.integrations = Integrations {
-        mcp_servers: [("github".into(), github), ("named".into(), json!(null))].into(),
-        hooks: json!({"PreToolUse": [{"matcher": "bash", "b": null, "a": true}]}),
-    };
+    agent.context.shared_context = vec!["branch".into()];
+    agent.context.inherit = Inherit::Last(3);
+    agent.context.project_context = ProjectContext::Environment;
+    agent.execution.permission_mode = Some(PermissionMode::Plan);
+    agent.execution.background = true;
+    agent.execution.isolation = Isolation::Worktree;
+    agent.execution.memory = Some(MemoryScope::Local);
+    agent.integrations.mcp_servers = [("github".into(), github), ("named".into(), json!(null))].into();
+    agent.integrations.hooks = json!({"PreToolUse": [{"matcher": "bash", "b": null, "a": true}]});
     agent.task = full_task();
     agent.extra = ExtraFields {
         color: Some("green".into()),

@@ -3,6 +3,8 @@
 //! This crate reads agent and skill files in the given [`Places`]. It executes nothing, opens no connections and reads no
 //! environment variables.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod build;
 pub mod builtin;
 mod check;

@@ -186,7 +186,7 @@ impl McpHandler {
         if args.message.trim().is_empty() {
             return Err("the message is empty".to_owned());
         }
-        if run.tell(&args.message) {
+        if run.tell_if_open(&args.message) {
             return Ok(run_report::result(
                 "The run will read this at its next step.".into(),
                 json!({"run": run.id(), "continues": null}),

@@ -11,7 +11,10 @@ use std::{
 };
 
 use fixtures::*;
-use homing::{AgentDefinition, CancelledBy, Status};
+use homing::{
+    AgentDefinition, BoxFuture, CancelledBy, Extensions, Replay, Status, ToolOutput, tool_fn,
+    tools::{HookCall, HookDecision, HookEnding, HookNotes, HookRun, Hooks},
+};
 use homing_mcp::{ClientBudget, ElicitationHandler, ServerOptions};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ReadResourceRequestParams, ResourceContents};
 use rmcp::service::PeerRequestOptions;
@@ -370,13 +373,38 @@ async fn definitions_results_and_transcripts_are_resources() {
     }
 }
 
+/// Hooks of a host that has nothing to say.
+struct NoHooks;
+
+impl Hooks for NoHooks {
+    fn run_started<'a>(&'a self, _: &'a HookRun) -> BoxFuture<'a, HookNotes> {
+        Box::pin(async { HookNotes::default() })
+    }
+
+    fn before_call<'a>(&'a self, _: &'a HookRun, _: &'a HookCall) -> BoxFuture<'a, HookDecision> {
+        Box::pin(async { HookDecision::Allow { args: None, notes: HookNotes::default() } })
+    }
+
+    fn after_call<'a>(&'a self, _: &'a HookRun, _: &'a HookCall, _: &'a ToolOutput) -> BoxFuture<'a, HookNotes> {
+        Box::pin(async { HookNotes::default() })
+    }
+
+    fn run_ending<'a>(&'a self, _: &'a HookRun, _: &'a str, _: u32) -> BoxFuture<'a, HookEnding> {
+        Box::pin(async { HookEnding::End(HookNotes::default()) })
+    }
+}
+
 #[tokio::test]
 async fn definitions_omit_secrets_of_servers_and_hooks() {
     let mut agent = AgentDefinition::new("keeper", "d", "p");
     agent.integrations.mcp_servers.insert("db".into(), json!({"env": {"PASSWORD": "hunter2"}}));
     agent.integrations.hooks = json!({"Stop": "curl -H hunter2"});
     agent.extra.unknown.insert("x".into(), json!("hunter2"));
-    let homing = Arc::new(builder().agent(agent).build().unwrap());
+    // Without a coding setup the host has the hooks and the server's tools itself.
+    let query = tool_fn("mcp__db__query", "Queries.", Replay::Safe, |_, _: Value| async { Ok("none".to_owned()) });
+    let mut extensions = Extensions::default();
+    extensions.hooks = Some(Arc::new(NoHooks));
+    let homing = Arc::new(builder().agent(agent).tool(query).extensions(extensions).build().unwrap());
     let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
     let shown = resource(&connection, "homing://agents/keeper").await.unwrap().to_string();
     assert!(shown.contains("\"db\"") && !shown.contains("hunter2"), "{shown}");

@@ -5,6 +5,8 @@
 //!
 //! Without the feature `genai`, only providers of the native wires are available.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod address;
 mod attachments;
 mod aws;

@@ -6,6 +6,8 @@
 //!
 //! The reply is a pure function of the transcript, so that a run can be resumed and replayed.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod fill_schema;
 mod keywords;
 mod plan;

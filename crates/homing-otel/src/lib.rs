@@ -18,6 +18,8 @@
 //! # }
 //! ```
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod activity;
 mod export;
 mod fold;

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use homing_core::{envelope::Status, fact::CancelledBy};
 use homing_runtime::{RunHandle, Runtime, SpawnError, journal::JournalError, learn_news, settle_share};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    protocol::{Job, RUN},
+    live::Collecting,
+    protocol::{Job, RUN, TREE},
     segments::Segments,
     server::ServerError,
     worker::{DefinedRuntime, Shared},
@@ -21,6 +22,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The work of this process on a segment. Dropping it gives the segment up.
 pub(crate) struct Attempt {
     signals: Arc<Signals>,
+}
+
+/// The task that drives a segment.
+pub(crate) struct DriverTask(JoinHandle<Ended>);
+
+/// The reason why the driver of a segment returned.
+enum Ended {
+    /// The workflow was told to end, or the attempt is over.
+    Finished,
+    /// The segment is still to be driven, but not by this attempt.
+    GaveUp(String),
 }
 
 #[derive(Default)]
@@ -35,13 +47,11 @@ struct Signals {
 
 impl Attempt {
     /// Begins to drive a segment.
-    pub(crate) fn begin(shared: Arc<Shared>, segment: Uuid, job: Job) -> Self {
+    pub(crate) fn begin(shared: Arc<Shared>, segment: Uuid, job: Job) -> (Self, DriverTask) {
         let signals = Arc::<Signals>::default();
-        // Requests may have been left while no worker had the tree.
-        signals.nudge.notify_one();
         let driver = Driver { shared, signals: signals.clone(), tree: job.tree, segment, definitions: job.definitions };
-        tokio::spawn(driver.work());
-        Self { signals }
+        let task = DriverTask(tokio::spawn(driver.work()));
+        (Self { signals }, task)
     }
 
     pub(crate) fn nudge(&self) {
@@ -56,6 +66,17 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.signals.stop.cancel();
+    }
+}
+
+impl DriverTask {
+    /// Waits until the segment is not driven any more although it has not ended, and returns the reason.
+    pub(crate) async fn gave_up(self) -> String {
+        match self.0.await {
+            Ok(Ended::Finished) => std::future::pending().await,
+            Ok(Ended::GaveUp(reason)) => reason,
+            Err(error) => error.to_string(),
+        }
     }
 }
 
@@ -74,36 +95,43 @@ enum Left {
     Parked,
     /// It cannot be driven.
     Stuck(String),
-    /// Another worker has it.
-    Gone,
+    /// Its records are not accepted any more.
+    Fenced,
 }
 
 impl Driver {
-    async fn work(self) {
+    async fn work(self) -> Ended {
         let _guard = self.shared.count_live();
         let stop = self.signals.stop.clone();
-        let Some(error) = stop.run_until_cancelled(self.drive_to_end()).await.flatten() else { return };
+        let error = match stop.run_until_cancelled(self.drive_to_end()).await {
+            None => return Ended::Finished,
+            Some(Err(reason)) => {
+                tracing::warn!(run = %self.segment, reason, "this worker does not drive this run any more");
+                return Ended::GaveUp(reason);
+            }
+            Some(Ok(error)) => error,
+        };
         let segment = self.segment.to_string();
         while let Err(failure) = self.shared.server.call::<()>(&[RUN, &segment, "finish"], &error).await {
             tracing::warn!(segment, error = %failure, "cannot end the workflow");
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-                return;
+                break;
             }
         }
+        Ended::Finished
     }
 
-    /// Returns the text that ends the workflow, or `None` if another worker has the segment.
-    async fn drive_to_end(&self) -> Option<String> {
+    /// Returns the text that ends the workflow.
+    ///
+    /// # Errors
+    /// Fails if this attempt cannot drive the segment any more. Only Restate knows whether another worker has it already.
+    async fn drive_to_end(&self) -> Result<String, String> {
         loop {
-            match self.drive().await {
-                Ok(Left::Over) => return Some(String::new()),
-                Ok(Left::Stuck(error)) => return Some(error),
-                Ok(Left::Gone) => return None,
-                Ok(Left::Parked) => (),
-                Err(error) => {
-                    tracing::warn!(run = %self.segment, error, "cannot drive this run; trying again");
-                    tokio::time::sleep(PAUSE).await;
-                }
+            match self.drive().await? {
+                Left::Over => return Ok(String::new()),
+                Left::Stuck(error) => return Ok(error),
+                Left::Fenced => return Err("the records of this worker are not accepted any more".to_owned()),
+                Left::Parked => (),
             }
         }
     }
@@ -118,6 +146,7 @@ impl Driver {
             }
             Err(error) => return Err(error.to_string()),
         };
+        let _live = self.serve_text(&run.0);
         let status = self.attend(&run.0, &runtime, segments).await;
         if status == Status::Waiting {
             drop(run);
@@ -126,11 +155,22 @@ impl Driver {
             return Ok(Left::Parked);
         }
         if !self.is_over(segments).await.map_err(|error| error.to_string())? {
-            return Ok(Left::Gone);
+            return Ok(Left::Fenced);
         }
         // What the segment did not need is free for the others.
         settle_share(&run.0).await.map_err(|error| error.to_string())?;
         Ok(Left::Over)
+    }
+
+    /// Serves the text of replies to followers of the tree, if this is the segment of its root.
+    fn serve_text(&self, run: &RunHandle) -> Option<Collecting> {
+        let (texts, address) = self.shared.live_texts.as_ref().filter(|_| self.segment == self.tree)?;
+        let (server, tree, address) = (self.shared.server.clone(), self.tree.to_string(), address.clone());
+        tokio::spawn(async move {
+            // Without it, followers see replies when they are complete.
+            let _ = server.call::<()>(&[TREE, &tree, "announce"], &address).await;
+        });
+        Some(texts.collect(run))
     }
 
     /// Returns whether the end of the segment is stored.
@@ -142,6 +182,10 @@ impl Driver {
     async fn attend(&self, run: &RunHandle, runtime: &Runtime, segments: &Segments) -> Status {
         let over = run.wait_or_park();
         tokio::pin!(over);
+        // Requests may have been left while no worker had the segment. What other workers have recorded is in the fold.
+        if self.carry_out_requests(runtime, segments).await.is_err() {
+            self.signals.nudge.notify_one();
+        }
         let mut is_cancelled = false;
         loop {
             tokio::select! {
@@ -161,9 +205,14 @@ impl Driver {
         }
     }
 
-    /// Reads the ends of runs that others drive, and carries out requests. A request is removed once what it led to is stored.
+    /// Reads the ends of runs that others drive, and carries out requests.
     async fn answer_requests(&self, run: &RunHandle, runtime: &Runtime, segments: &Segments) -> Result<(), String> {
         learn_news(run).await.map_err(|error| error.to_string())?;
+        self.carry_out_requests(runtime, segments).await
+    }
+
+    /// Carries out the requests to the owner of the segment. A request is removed once what it led to is stored.
+    async fn carry_out_requests(&self, runtime: &Runtime, segments: &Segments) -> Result<(), String> {
         let take = |done| segments.take(self.tree, self.segment, done);
         let mut requests = take(0).await.map_err(|error| error.to_string())?;
         while !requests.is_empty() {

@@ -15,7 +15,11 @@ use crate::{
 /// The object of a set of definitions. Its key is the hash of its text.
 pub(crate) struct DefinitionsObject;
 
-#[restate_sdk::object(name = "HomingDefinitions", journal_retention = "0s")]
+#[restate_sdk::object(
+    name = "HomingDefinitions",
+    journal_retention = "0s",
+    invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
+)]
 impl DefinitionsObject {
     #[handler]
     async fn put(&self, ctx: ObjectContext<'_>, text: Json<String>) -> HandlerResult<()> {

@@ -10,19 +10,22 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    fact::{Fact, Record},
+    fact::{Fact, Record, Reservation},
+    message::Usage,
     tree::RunTree,
 };
 use homing_runtime::{
-    journal::{Begun, Claim, Commit, FactListener, Journal, JournalError},
+    journal::{AccountHold, Begun, Claim, Commit, FactListener, Journal, JournalError},
     placement::Placement,
 };
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::{
+    accounts::Accounts,
     bodies,
     protocol::{Facts, TREE},
+    rate_limits::RateLimits,
     segments::{Segments, Spread},
     server::{Server, ServerError},
     writer::{Queued, Writer},
@@ -31,6 +34,8 @@ use crate::{
 /// The journal of trees on a Restate server.
 pub struct RestateJournal {
     segments: Arc<Segments>,
+    accounts: Accounts,
+    rate_limits: Arc<RateLimits>,
     listener: Arc<OnceLock<FactListener>>,
 }
 
@@ -44,10 +49,11 @@ struct OwnedTree {
     claims: HashMap<u32, OwnedSegment>,
 }
 
-struct OwnedSegment {
-    segment: Uuid,
+/// A segment that this worker owns.
+pub(crate) struct OwnedSegment {
+    pub(crate) segment: Uuid,
     /// Runs in progress.
-    open: usize,
+    pub(crate) open: usize,
 }
 
 impl OwnedTrees {
@@ -67,14 +73,14 @@ impl OwnedTrees {
     }
 
     /// Notes that this worker has given a segment up, and returns the segment.
-    pub(crate) fn remove(&self, tree: Uuid, epoch: u32) -> Option<Uuid> {
+    pub(crate) fn remove(&self, tree: Uuid, epoch: u32) -> Option<OwnedSegment> {
         let mut trees = self.lock();
         let owned = trees.get_mut(&tree)?;
         let removed = owned.claims.remove(&epoch);
         if owned.claims.is_empty() {
             trees.remove(&tree);
         }
-        removed.map(|claim| claim.segment)
+        removed
     }
 
     /// Returns whether this worker owns a segment of the tree.
@@ -112,9 +118,10 @@ impl OwnedTrees {
 
 impl RestateJournal {
     /// A journal that owns no tree yet.
-    pub fn new(server: Server, spread: Spread) -> Arc<Self> {
+    pub(crate) fn new(server: Server, spread: Spread, accounts: Accounts, rate_limits: Arc<RateLimits>) -> Arc<Self> {
         let listener = Arc::<OnceLock<FactListener>>::default();
-        Arc::new(Self { segments: Segments::new(server, spread, listener.clone()), listener })
+        let segments = Segments::new(server, spread, listener.clone());
+        Arc::new(Self { segments, accounts, rate_limits, listener })
     }
 
     pub(crate) fn segments(&self) -> &Arc<Segments> {
@@ -161,6 +168,35 @@ impl Journal for RestateJournal {
     fn placement(&self) -> Option<Arc<dyn Placement>> {
         Some(self.segments.clone())
     }
+
+    fn pause_rate_limit(&self, key: &str, until: u64) {
+        self.rate_limits.set(key, until);
+    }
+
+    fn rate_limited_until(&self, key: &str) -> Option<u64> {
+        self.rate_limits.until(key)
+    }
+
+    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.rate_limits.refresh(key))
+    }
+
+    fn hold_at_account<'a>(
+        &'a self,
+        account: &'a str,
+        run: Uuid,
+        hold: Reservation,
+    ) -> BoxFuture<'a, Result<AccountHold, JournalError>> {
+        Box::pin(self.accounts.hold(account, run, hold))
+    }
+
+    fn settle_at_account(&self, account: &str, run: Uuid, _: Reservation, used: Usage) {
+        self.accounts.settle(account, run, used);
+    }
+
+    fn charge_interrupted(&self, account: &str, run: Uuid, used: Usage) {
+        self.accounts.settle(account, run, used);
+    }
 }
 
 /// The records of a tree from a position on.
@@ -168,7 +204,8 @@ pub(crate) async fn records_since(server: &Server, tree: Uuid, from: u64) -> Res
     let mut records: Vec<Arc<Record>> = Vec::new();
     loop {
         let from = from + records.len() as u64;
-        let page = page(server, tree, from).await.map_err(unwritable)?;
+        let path = [TREE, &tree.to_string(), "facts"];
+        let page: Option<Facts> = server.call_until_answered(&path, &from).await.map_err(unwritable)?;
         let page = page.ok_or(JournalError::NoSuchTree(tree))?;
         records.extend(read(server, tree, from, &page).await?);
         if from + page.records.len() as u64 >= page.next || page.records.is_empty() {
@@ -210,7 +247,8 @@ pub(crate) async fn read(
     hashes.sort_unstable();
     hashes.dedup();
     for hash in hashes {
-        let text: Option<String> = server.call(&[TREE, &tree.to_string(), "body"], &hash).await.map_err(unwritable)?;
+        let path = [TREE, &tree.to_string(), "body"];
+        let text: Option<String> = server.call_until_answered(&path, &hash).await.map_err(unwritable)?;
         texts.insert(hash, text.unwrap_or_default());
     }
     let parsed = page.records.iter().zip(from..).map(|(raw, seq)| {

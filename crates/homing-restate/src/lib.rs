@@ -5,12 +5,16 @@
 //! server and resumes trees from it. Restate's own journal holds one entry per tree, because facts are the only record of
 //! what happened. The types of Restate's SDK do not leave this crate.
 
+mod account_object;
+mod accounts;
 mod attempt;
 mod bodies;
 mod definitions;
 mod journal;
 mod ledger_object;
+mod live;
 mod protocol;
+mod rate_limits;
 mod run_workflow;
 mod segments;
 mod server;
@@ -19,8 +23,10 @@ mod tree_object;
 mod worker;
 mod writer;
 
+pub use accounts::AccountLimits;
 pub use journal::RestateJournal;
-pub use protocol::{Post, Preflight};
+pub use live::{LiveReader, LiveText};
+pub use protocol::Preflight;
 pub use segments::Spread;
 pub use server::{MIN_VERSION, Server, ServerError};
 pub use submit::{Page, Submission, Submitted, needs_workspace};

@@ -3,21 +3,25 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use homing_core::{
-    fact::CancelledBy,
-    question::{Answer, QuestionId},
-};
 use homing_runtime::placement::SegmentRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// Version of these types. A worker refuses a submission with another one.
-pub(crate) const VERSION: u32 = 2;
+/// Version of these types. A worker refuses a submission that needs a later one.
+pub(crate) const VERSION: u32 = 3;
+
+/// The first version with budget accounts.
+pub(crate) const WITH_ACCOUNTS: u32 = 3;
+
+/// The oldest version that this one understands, and that a submission without later features needs.
+pub(crate) const OLDEST: u32 = 2;
 
 pub(crate) const TREE: &str = "HomingTree";
 pub(crate) const RUN: &str = "HomingRun";
 pub(crate) const LEDGER: &str = "HomingLedger";
+pub(crate) const ACCOUNT: &str = "HomingAccount";
+pub(crate) const RATE_LIMIT: &str = "HomingRateLimit";
 pub(crate) const KEY: &str = "HomingKey";
 pub(crate) const DEFINITIONS: &str = "HomingDefinitions";
 pub(crate) const WORKER: &str = "HomingWorker";
@@ -141,6 +145,9 @@ pub(crate) struct Facts {
     /// Reason why no worker takes the tree any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stuck: Option<String>,
+    /// Address at which the worker that drives the root serves the text of replies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) live: Option<String>,
     pub(crate) definitions: String,
 }
 
@@ -156,6 +163,9 @@ pub(crate) struct Meta {
     /// Reason why no worker drives the tree any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stuck: Option<String>,
+    /// Address at which the worker that drives the root serves the text of replies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) live: Option<String>,
     pub(crate) definitions: String,
     /// Positions at which the latest groups of records begin.
     pub(crate) tail: Vec<u64>,
@@ -181,54 +191,16 @@ pub(crate) struct SegmentState {
     pub(crate) is_over: bool,
 }
 
-/// A request to the worker that drives a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Post {
-    /// Cancel a run.
-    Cancel {
-        /// The run.
-        run: Uuid,
-        /// The requesting user or process.
-        by: String,
-    },
-    /// Send a run a message.
-    Tell {
-        /// The run.
-        run: Uuid,
-        /// The message.
-        message: String,
-    },
-    /// Answer a question of a run.
-    Answer {
-        /// The run.
-        run: Uuid,
-        /// The question.
-        question: QuestionId,
-        /// The answer.
-        answer: Answer,
-        /// The answering user or process.
-        by: String,
-    },
-}
-
-impl From<Post> for SegmentRequest {
-    fn from(post: Post) -> Self {
-        match post {
-            Post::Cancel { run, by } => Self::Cancel { run, by: CancelledBy::Other(by) },
-            Post::Tell { run, message } => Self::Tell { run, from: None, message },
-            Post::Answer { run, question, answer, by } => Self::Answer { run, question, answer, by },
-        }
-    }
-}
-
 /// Properties of a submission that a worker checks before anything is recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Preflight {
-    /// Version of the protocol.
+    /// Version of the protocol that the submission needs.
     pub version: u32,
-    /// Models of the root, preferred first.
+    /// Models that the worker must have.
     pub models: Vec<String>,
+    /// The account that pays, which the worker must know.
+    #[serde(default)]
+    pub account: Option<String>,
     /// Working folder and the proof that it is shared, if the run needs one.
     pub workspace: Option<SharedFolder>,
 }

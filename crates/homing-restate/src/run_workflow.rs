@@ -7,7 +7,8 @@ use restate_sdk::prelude::*;
 use uuid::Uuid;
 
 use crate::{
-    protocol::{Job, Preflight, VERSION},
+    attempt::Attempt,
+    protocol::{Job, OLDEST, Preflight, VERSION},
     worker::Shared,
 };
 
@@ -17,7 +18,8 @@ const DONE: &str = "done";
 pub(crate) struct RunWorkflow(pub(crate) Arc<Shared>);
 
 // A run may wait for days. With Restate's defaults, it would be asked to suspend after a minute without progress and be aborted
-// ten minutes later; both are longer than any run here.
+// ten minutes later; both are longer than any run here. And if no worker answered for an hour, it would be paused until a user
+// resumes it; so attempts are not limited, here and in the objects, whose requests queue behind one that waits.
 #[restate_sdk::workflow(
     name = "HomingRun",
     inactivity_timeout = "366 days",
@@ -28,7 +30,7 @@ pub(crate) struct RunWorkflow(pub(crate) Arc<Shared>);
         initial_interval = "100ms",
         factor = 2.0,
         max_interval = "5s",
-        max_attempts = 1000,
+        max_attempts = 1_000_000_000,
         on_max_attempts = "pause"
     )
 )]
@@ -37,22 +39,11 @@ impl RunWorkflow {
     #[handler]
     async fn run(&self, ctx: WorkflowContext<'_>, job: Json<Job>) -> HandlerResult<()> {
         let segment: Uuid = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
-        let attempt = self.0.clone().attempt(segment, job.0)?;
-        let mut nudges = 0_u64;
-        loop {
-            let name = nudge_name(nudges);
-            let (done, nudge) = (ctx.promise::<String>(DONE), ctx.promise::<String>(&name));
-            restate_sdk::select! {
-                error = done => {
-                    let error = error?;
-                    return if error.is_empty() { Ok(()) } else { Err(TerminalError::new(error).into()) };
-                },
-                _ = nudge => {
-                    nudges += 1;
-                    attempt.nudge();
-                },
-                on_cancel => attempt.cancel(),
-            }
+        let (attempt, driver) = self.0.clone().attempt(segment, job.0)?;
+        tokio::select! {
+            result = attend(&ctx, &attempt) => result,
+            // The workflow must not stay open without a driver. Restate repeats it, unless another worker has it.
+            reason = driver.gave_up() => Err(HandlerError::from(reason)),
         }
     }
 
@@ -71,6 +62,26 @@ impl RunWorkflow {
     }
 }
 
+/// Waits for the end of the workflow, and passes requests on to the attempt.
+async fn attend(ctx: &WorkflowContext<'_>, attempt: &Attempt) -> HandlerResult<()> {
+    let mut nudges = 0_u64;
+    loop {
+        let name = nudge_name(nudges);
+        let (done, nudge) = (ctx.promise::<String>(DONE), ctx.promise::<String>(&name));
+        restate_sdk::select! {
+            error = done => {
+                let error = error?;
+                return if error.is_empty() { Ok(()) } else { Err(TerminalError::new(error).into()) };
+            },
+            _ = nudge => {
+                nudges += 1;
+                attempt.nudge();
+            },
+            on_cancel => attempt.cancel(),
+        }
+    }
+}
+
 fn nudge_name(number: u64) -> String {
     format!("nudge-{number}")
 }
@@ -84,7 +95,7 @@ impl WorkerService {
     #[handler]
     async fn preflight(&self, _ctx: Context<'_>, request: Json<Preflight>) -> HandlerResult<Json<Option<String>>> {
         let request = request.0;
-        if request.version != VERSION {
+        if !(OLDEST..=VERSION).contains(&request.version) {
             let versions = format!("version {} of the protocol, not {}", VERSION, request.version);
             return Ok(Json(Some(format!("a worker speaks {versions}: use the same version of homing everywhere"))));
         }

@@ -2,14 +2,20 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use homing_core::{
     BoxFuture,
     fact::Spawned,
     taint::Origin,
-    tree::segment::{Segment, segment_of},
+    tree::{
+        RunTree,
+        segment::{Segment, segment_of},
+    },
 };
 use homing_runtime::{
     journal::{FactListener, JournalError},
@@ -18,14 +24,11 @@ use homing_runtime::{
 use uuid::Uuid;
 
 use crate::{
-    journal::{Mirror, OwnedTrees, unwritable},
+    journal::{Mirror, OwnedSegment, OwnedTrees, unwritable},
     protocol::{Claimed, LEDGER, Posted, Release, Start, TREE, Take},
     server::{Server, ServerError},
     writer::Writer,
 };
-
-/// Runs in progress from which on a worker leaves new children to others.
-const BUSY: usize = 64;
 
 /// When child runs are left to other workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,13 +47,21 @@ pub(crate) struct Segments {
     pub(crate) server: Server,
     pub(crate) owned: OwnedTrees,
     spread: Spread,
+    /// Runs in progress from which on this worker leaves new children to others.
+    busy: AtomicUsize,
     listener: Arc<OnceLock<FactListener>>,
     mirrors: Mutex<HashMap<Uuid, Arc<tokio::sync::Mutex<Mirror>>>>,
 }
 
 impl Segments {
     pub(crate) fn new(server: Server, spread: Spread, listener: Arc<OnceLock<FactListener>>) -> Arc<Self> {
-        Arc::new(Self { server, owned: OwnedTrees::default(), spread, listener, mirrors: Mutex::default() })
+        let (owned, busy) = (OwnedTrees::default(), AtomicUsize::new(usize::MAX));
+        Arc::new(Self { server, owned, spread, busy, listener, mirrors: Mutex::default() })
+    }
+
+    /// Sets the number of runs in progress from which on this worker leaves new children to others.
+    pub(crate) fn set_busy(&self, runs: usize) {
+        self.busy.store(runs, Ordering::Relaxed);
     }
 
     /// Reads the requests to the owner of a segment, after `done` of them were carried out.
@@ -73,13 +84,7 @@ impl Segments {
     }
 
     /// The segment, folded from all records of its tree.
-    async fn fold(&self, tree: Uuid, segment: Uuid, claimed: Claimed) -> Result<ClaimedSegment, JournalError> {
-        let (epoch, crashes) = match claimed {
-            Claimed::Epoch(epoch) => (epoch, None),
-            Claimed::CrashLoop { times, epoch: Some(epoch) } => (epoch, Some(times)),
-            Claimed::CrashLoop { times, epoch: None } => return Err(JournalError::CrashLoop { tree, times }),
-            Claimed::NoSuchTree => return Err(JournalError::NoSuchTree(tree)),
-        };
+    async fn fold(&self, tree: Uuid, segment: Uuid, epoch: u32) -> Result<RunTree, JournalError> {
         let mirror = self.mirror(tree);
         let mut mirror = mirror.lock().await;
         mirror.update(&self.server, tree).await?;
@@ -88,7 +93,15 @@ impl Segments {
         let open = fold.runs().iter().filter(|run| run.ended.is_none() && is_own(run.id)).count();
         let writer = || Writer { server: self.server.clone(), listener: self.listener.clone(), tree };
         self.owned.add(tree, epoch, segment, open, writer);
-        Ok(ClaimedSegment { epoch, position: fold.next_seq(), fold, crashes })
+        Ok(fold)
+    }
+
+    fn give_back(&self, tree: Uuid, segment: Uuid, epoch: u32) {
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            // Without it, the next claim only counts one death too many.
+            let _ = server.call::<()>(&[TREE, &tree.to_string(), "release"], &Release { segment, epoch }).await;
+        });
     }
 }
 
@@ -96,7 +109,7 @@ impl Placement for Segments {
     fn places(&self, _: &Spawned) -> bool {
         match self.spread {
             Spread::Never => false,
-            Spread::Auto => self.owned.open_runs() >= BUSY,
+            Spread::Auto => self.owned.open_runs() >= self.busy.load(Ordering::Relaxed),
             Spread::Always => true,
         }
     }
@@ -106,27 +119,39 @@ impl Placement for Segments {
             // The record of the run must be stored before another worker looks for it.
             self.owned.flush(tree).await;
             let start = Start { segment, parent };
-            self.server.call::<()>(&[TREE, &tree.to_string(), "start"], &start).await.map_err(unwritable)
+            let path = [TREE, &tree.to_string(), "start"];
+            self.server.call_until_answered::<()>(&path, &start).await.map_err(unwritable)
         })
     }
 
     fn claim(&self, tree: Uuid, segment: Uuid) -> BoxFuture<'_, Result<ClaimedSegment, JournalError>> {
         Box::pin(async move {
             let claimed = self.server.call(&[TREE, &tree.to_string(), "claim"], &segment).await.map_err(unwritable)?;
-            self.fold(tree, segment, claimed).await
+            let (epoch, crashes) = match claimed {
+                Claimed::Epoch(epoch) => (epoch, None),
+                Claimed::CrashLoop { times, epoch: Some(epoch) } => (epoch, Some(times)),
+                Claimed::CrashLoop { times, epoch: None } => return Err(JournalError::CrashLoop { tree, times }),
+                Claimed::NoSuchTree => return Err(JournalError::NoSuchTree(tree)),
+            };
+            let folded = self.fold(tree, segment, epoch).await;
+            if folded.is_err() {
+                // A worker that cannot read the records is not one that died while it drove the segment.
+                self.give_back(tree, segment, epoch);
+            }
+            let fold = folded?;
+            Ok(ClaimedSegment { epoch, position: fold.next_seq(), fold, crashes })
         })
     }
 
     fn release(&self, tree: Uuid, epoch: u32) {
-        let Some(segment) = self.owned.remove(tree, epoch) else { return };
+        let Some(OwnedSegment { segment, open }) = self.owned.remove(tree, epoch) else { return };
         if !self.owned.has(tree) {
             self.mirrors.lock().unwrap_or_else(PoisonError::into_inner).remove(&tree);
         }
-        let server = self.server.clone();
-        tokio::spawn(async move {
-            // Without it, the next claim only counts one death too many.
-            let _ = server.call::<()>(&[TREE, &tree.to_string(), "release"], &Release { segment, epoch }).await;
-        });
+        // The end of a segment gives it back, too.
+        if open > 0 {
+            self.give_back(tree, segment, epoch);
+        }
     }
 
     fn send(&self, tree: Uuid, segment: Uuid, request: SegmentRequest) -> BoxFuture<'_, Result<(), JournalError>> {
@@ -148,7 +173,8 @@ impl Placement for Segments {
 
     fn reserve(&self, slice: SliceRequest) -> BoxFuture<'_, Result<SliceReply, JournalError>> {
         Box::pin(async move {
-            self.server.call(&[LEDGER, &slice.tree.to_string(), "reserve"], &slice).await.map_err(unwritable)
+            let path = [LEDGER, &slice.tree.to_string(), "reserve"];
+            self.server.call_until_answered(&path, &slice).await.map_err(unwritable)
         })
     }
 }

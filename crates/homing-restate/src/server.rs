@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// The oldest version of the server that works.
 pub const MIN_VERSION: (u64, u64) = (1, 6);
+
+/// Time for which a request is repeated while the server cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A Restate server.
 #[derive(Clone, Debug)]
@@ -111,6 +115,10 @@ impl Server {
         Ok(Self { http, admin, ingress: ingress.trim_end_matches('/').to_owned() })
     }
 
+    pub(crate) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
     /// The admin address.
     pub fn admin(&self) -> &str {
         &self.admin
@@ -162,6 +170,26 @@ impl Server {
             return Err(ServerError::NoWorker { url: self.admin.clone() });
         }
         Err(self.failed(reason))
+    }
+
+    /// Calls a handler until it has answered, while the server or a node of its cluster is away. The handler must tolerate the same
+    /// request twice.
+    pub(crate) async fn call_until_answered<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        request: &impl Serialize,
+    ) -> Result<T, ServerError> {
+        let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
+        loop {
+            match self.call(path, request).await {
+                Err(error) if error.is_transient() && began.elapsed() < PATIENCE => {
+                    tracing::warn!(path = path.join("/"), %error, "calling again");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+                result => return result,
+            }
+        }
     }
 
     fn failed(&self, reason: String) -> ServerError {

@@ -8,12 +8,12 @@ use homing_core::{
     registry::Registry,
     tool::{Effect, ToolSpec},
 };
-use homing_runtime::journal::JournalError;
+use homing_runtime::{journal::JournalError, placement::SegmentRequest};
 use uuid::Uuid;
 
 use crate::{
     bodies, definitions, journal,
-    protocol::{Append, Begin, Begun, KEY, Post, Posted, Preflight, SharedFolder, TREE, VERSION, WORKER},
+    protocol::{Append, Begin, Begun, KEY, OLDEST, Posted, Preflight, SharedFolder, TREE, WITH_ACCOUNTS, WORKER},
     server::{Server, ServerError},
 };
 
@@ -27,6 +27,8 @@ pub struct Submission<'a> {
     pub at: u64,
     /// The definitions that the tree may delegate to.
     pub registry: &'a Registry,
+    /// Models that a worker must have.
+    pub models: Vec<String>,
     /// True if the workers must share the working folder.
     pub needs_workspace: bool,
 }
@@ -50,6 +52,8 @@ pub struct Page {
     pub is_over: bool,
     /// Reason why no worker drives the tree any more.
     pub stuck: Option<String>,
+    /// Address at which a worker serves the text of replies while they arrive.
+    pub live: Option<String>,
 }
 
 /// Returns whether a tool needs the files of the working folder.
@@ -66,11 +70,12 @@ impl Server {
     /// # Errors
     /// Fails if the server has no worker, or the worker cannot run the tree.
     pub async fn submit(&self, submission: Submission<'_>) -> Result<Submitted, ServerError> {
-        let Submission { spawned, id, at, registry, needs_workspace } = submission;
+        let Submission { spawned, id, at, registry, models, needs_workspace } = submission;
         let proof = needs_workspace.then(|| Proof::write(&spawned.workdir, id)).transpose()?;
         let preflight = Preflight {
-            version: VERSION,
-            models: spawned.models.clone(),
+            version: if spawned.account.is_some() { WITH_ACCOUNTS } else { OLDEST },
+            models,
+            account: spawned.account.clone(),
             workspace: proof.as_ref().map(|proof| proof.0.clone()),
         };
         let refused: Option<String> = self.call(&[WORKER, "preflight"], &preflight).await?;
@@ -111,15 +116,15 @@ impl Server {
             ServerError::Failed { url: self.ingress().to_owned(), reason: error.to_string() }
         })?;
         let is_over = page.is_over && from.saturating_add(records.len() as u64) >= page.next;
-        Ok(Some(Page { records, is_over, stuck: page.stuck }))
+        Ok(Some(Page { records, is_over, stuck: page.stuck, live: page.live }))
     }
 
     /// Sends a request to the worker that drives a tree. Returns false if the tree has ended.
     ///
     /// # Errors
     /// Fails if the server or its workers cannot be reached.
-    pub async fn post(&self, tree: Uuid, post: &Post) -> Result<bool, ServerError> {
-        let posted = Posted { segment: tree, request: post.clone().into() };
+    pub async fn post(&self, tree: Uuid, request: SegmentRequest) -> Result<bool, ServerError> {
+        let posted = Posted { segment: tree, request };
         self.call(&[TREE, &tree.to_string(), "post"], &posted).await
     }
 }

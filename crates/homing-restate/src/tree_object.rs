@@ -43,7 +43,12 @@ fn owner(segment: Uuid) -> String {
 /// The object of a tree.
 pub(crate) struct TreeObject;
 
-#[restate_sdk::object(name = "HomingTree", lazy_state, journal_retention = "0s")]
+#[restate_sdk::object(
+    name = "HomingTree",
+    lazy_state,
+    journal_retention = "0s",
+    invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
+)]
 impl TreeObject {
     /// Begins the tree and starts the workflow of its root, together or not at all.
     #[handler]
@@ -152,6 +157,15 @@ impl TreeObject {
         Ok(Json(if is_stuck { Claimed::CrashLoop { times, epoch: Some(epoch) } } else { Claimed::Epoch(epoch) }))
     }
 
+    /// Notes the address at which the worker that drives the root serves the text of replies.
+    #[handler]
+    async fn announce(&self, ctx: ObjectContext<'_>, live: Json<String>) -> HandlerResult<()> {
+        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(()) };
+        meta.live = Some(live.0);
+        ctx.set(META, Json(meta));
+        Ok(())
+    }
+
     /// Gives up the ownership of a segment, if the caller still has it.
     #[handler]
     async fn release(&self, ctx: ObjectContext<'_>, release: Json<Release>) -> HandlerResult<()> {
@@ -200,8 +214,8 @@ impl TreeObject {
     #[handler]
     async fn facts(&self, ctx: SharedObjectContext<'_>, from: Json<u64>) -> HandlerResult<Json<Option<Facts>>> {
         let Some(Json(meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(Json(None)) };
-        let Meta { next, is_over, stuck, definitions, tail, .. } = meta;
-        let mut page = Facts { records: Vec::new(), next, is_over, stuck, definitions };
+        let Meta { next, is_over, stuck, live, definitions, tail, .. } = meta;
+        let mut page = Facts { records: Vec::new(), next, is_over, stuck, live, definitions };
         if from.0 >= next {
             return Ok(Json(Some(page)));
         }
@@ -270,6 +284,7 @@ fn store(ctx: &ObjectContext<'_>, meta: &mut Meta, segment: &mut SegmentState, g
     segment.written += count;
     meta.steps += group.steps;
     segment.is_over |= group.is_over;
+    segment.has_owner &= !group.is_over;
     meta.tail.push(meta.next);
     if meta.tail.len() > TAIL {
         meta.tail.drain(..TAIL / 2);
@@ -281,7 +296,11 @@ fn store(ctx: &ObjectContext<'_>, meta: &mut Meta, segment: &mut SegmentState, g
 /// The object of a submission key: the tree that has it.
 pub(crate) struct KeyObject;
 
-#[restate_sdk::object(name = "HomingKey", journal_retention = "0s")]
+#[restate_sdk::object(
+    name = "HomingKey",
+    journal_retention = "0s",
+    invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
+)]
 impl KeyObject {
     /// Begins a tree, unless the key is taken.
     #[handler]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -16,15 +16,19 @@ use homing_runtime::{Runtime, journal::Journal};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use restate_sdk::{endpoint::Endpoint, errors::HandlerError, hyper::HyperEndpoint};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::Instant};
 use uuid::Uuid;
 
 use crate::{
-    attempt::Attempt,
+    account_object::AccountObject,
+    accounts::{AccountLimits, Accounts},
+    attempt::{Attempt, DriverTask},
     definitions::{self, DefinitionsObject},
     journal::RestateJournal,
     ledger_object::LedgerObject,
+    live::{self, LiveTexts},
     protocol::{Job, Preflight},
+    rate_limits::{RateLimitObject, RateLimits},
     run_workflow::{RunWorkflow, WorkerService},
     segments::Spread,
     server::{Server, ServerError},
@@ -34,6 +38,12 @@ use crate::{
 /// Streams per connection. The server opens another connection when one is full, and a load balancer can give it to
 /// another worker. One tree in progress is one stream.
 const STREAMS: u32 = 16;
+
+/// Time for which registration is repeated while the server cannot reach the worker.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs in progress from which on a worker leaves new children to others, unless it may work on more at once.
+const BUSY: usize = 64;
 
 /// Sets of definitions that are kept ready.
 const MAX_RUNTIMES: usize = 16;
@@ -53,6 +63,10 @@ pub struct WorkerOptions {
     pub drain: Duration,
     /// When child runs are left to other workers.
     pub spread: Spread,
+    /// Name or address of this machine at which followers read the text of replies (default: the address to listen on).
+    pub live_host: Option<String>,
+    /// The budget accounts, with their limits per day in micro-dollars.
+    pub accounts: AccountLimits,
 }
 
 /// A worker that is registered.
@@ -69,6 +83,10 @@ pub(crate) struct Shared {
     runtimes: Mutex<HashMap<String, DefinedRuntime>>,
     folders: Vec<PathBuf>,
     spread: Spread,
+    /// Replies that are arriving, and the address at which followers read them.
+    pub(crate) live_texts: Option<(Arc<LiveTexts>, String)>,
+    limits: Arc<AccountLimits>,
+    rate_limits: Arc<RateLimits>,
     is_draining: AtomicBool,
     live: AtomicUsize,
 }
@@ -95,13 +113,16 @@ impl Worker {
             runtimes: Mutex::default(),
             folders: options.shared,
             spread: options.spread,
+            live_texts: serve_live_texts(listen.ip(), options.live_host).await,
+            limits: Arc::new(options.accounts),
+            rate_limits: RateLimits::new(server.clone()),
             is_draining: AtomicBool::new(false),
             live: AtomicUsize::new(0),
         });
         let worker = Self { shared, listener, drain: options.drain };
         tokio::select! {
             never = worker.accept() => match never {},
-            registered = server.register(&options.advertise) => registered?,
+            registered = register(&server, &options.advertise) => registered?,
         }
         Ok(worker)
     }
@@ -133,6 +154,7 @@ impl Worker {
 
     async fn accept(&self) -> std::convert::Infallible {
         let builder = Endpoint::builder().bind(TreeObject).bind(LedgerObject).bind(KeyObject).bind(DefinitionsObject);
+        let builder = builder.bind(AccountObject).bind(RateLimitObject);
         let builder = builder.bind(RunWorkflow(self.shared.clone())).bind(WorkerService(self.shared.clone()));
         let endpoint = HyperEndpoint::new(builder.build());
         loop {
@@ -153,6 +175,38 @@ impl Worker {
     }
 }
 
+/// Registers the worker. A load balancer needs some time before it gives connections to a worker that has just started.
+async fn register(server: &Server, advertise: &str) -> Result<(), ServerError> {
+    let began = Instant::now();
+    loop {
+        match server.register(advertise).await {
+            Err(error @ ServerError::WorkerUnreachable { .. }) if began.elapsed() < PATIENCE => {
+                tracing::warn!(%error, "registering again");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Serves the text of replies to followers. Without an address that they could use, there is none.
+async fn serve_live_texts(ip: IpAddr, host: Option<String>) -> Option<(Arc<LiveTexts>, String)> {
+    let host = match (host, ip) {
+        (Some(host), _) => host,
+        (None, ip) if ip.is_unspecified() => return None,
+        (None, IpAddr::V4(ip)) => ip.to_string(),
+        (None, IpAddr::V6(ip)) => format!("[{ip}]"),
+    };
+    let texts = Arc::<LiveTexts>::default();
+    match live::listen(ip, texts.clone()).await {
+        Ok(address) => Some((texts, format!("http://{host}:{}", address.port()))),
+        Err(error) => {
+            tracing::warn!(%error, "the text of replies is not served");
+            None
+        }
+    }
+}
+
 /// Listens on an address that several workers of one machine may share; the kernel spreads connections over them.
 fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
@@ -165,7 +219,7 @@ fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 impl Shared {
     /// Begins to drive a segment, unless this worker is about to stop.
-    pub(crate) fn attempt(self: Arc<Self>, segment: Uuid, job: Job) -> Result<Attempt, HandlerError> {
+    pub(crate) fn attempt(self: Arc<Self>, segment: Uuid, job: Job) -> Result<(Attempt, DriverTask), HandlerError> {
         if self.is_draining.load(Ordering::Relaxed) {
             return Err(HandlerError::from("this worker takes no more runs, because it is stopping"));
         }
@@ -183,8 +237,13 @@ impl Shared {
         if runtimes.len() >= MAX_RUNTIMES {
             runtimes.retain(|_, kept| kept.runtime.roots().iter().any(|root| !root.status().is_over()));
         }
-        let journal = RestateJournal::new(self.server.clone(), self.spread);
-        let make = || DefinedRuntime { runtime: (self.make)(registry, journal.clone()), journal: journal.clone() };
+        let accounts = Accounts::new(self.server.clone(), self.limits.clone());
+        let journal = RestateJournal::new(self.server.clone(), self.spread, accounts, self.rate_limits.clone());
+        let make = || {
+            let runtime = (self.make)(registry, journal.clone());
+            journal.segments().set_busy(runtime.parts().config.max_runs.max(BUSY));
+            DefinedRuntime { runtime, journal: journal.clone() }
+        };
         Ok(runtimes.entry(hash.to_owned()).or_insert_with(make).clone())
     }
 
@@ -198,8 +257,12 @@ impl Shared {
     pub(crate) fn refuses(&self, request: &Preflight) -> Option<String> {
         let probe = (self.make)(Registry::default(), Arc::new(homing_runtime::journal::NullJournal::default()));
         let models = &probe.parts().models;
-        if let Some(Err(error)) = request.models.first().map(|name| models.get(name)) {
-            return Some(format!("a worker cannot use the model {}: {error}", request.models[0]));
+        let unusable = request.models.iter().find_map(|name| Some((name, models.get(name).err()?)));
+        if let Some((name, error)) = unusable {
+            return Some(format!("a worker cannot use the model {name}: {error}"));
+        }
+        if let Some(account) = request.account.as_ref().filter(|account| !self.limits.contains_key(*account)) {
+            return Some(format!("a worker has no account `{account}` in its configuration"));
         }
         let workspace = request.workspace.as_ref()?;
         let folder = workspace.folder.display();

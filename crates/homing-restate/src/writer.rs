@@ -3,15 +3,11 @@
 use std::{
     collections::HashMap,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use homing_core::fact::Record;
 use homing_runtime::journal::{FactListener, JournalError};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::{
@@ -20,9 +16,6 @@ use crate::{
     protocol::{Append, Appended, TREE},
     server::Server,
 };
-
-/// Time for which a request is repeated while the server cannot be reached.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Most records of one request.
 const MAX_BATCH: usize = 500;
@@ -135,9 +128,11 @@ impl Writer {
         if batches.is_empty() {
             return Vec::new();
         }
-        let appended = match self.send(&append).await {
+        // The object recognises records that it has already stored.
+        let path = [TREE, &self.tree.to_string(), "append"];
+        let appended: Vec<Appended> = match self.server.call_until_answered(&path, &append).await {
             Ok(appended) => appended,
-            Err(error) => return all(error),
+            Err(error) => return all(unwritable(error)),
         };
         let result = |(appended, batch): (Appended, &Batch)| match appended {
             Appended::Stored => Ok(()),
@@ -147,21 +142,5 @@ impl Writer {
             }
         };
         appended.into_iter().zip(batches).map(result).collect()
-    }
-
-    /// Sends a request until the server has answered it. The object recognises records that it has already stored.
-    async fn send(&self, append: &Append) -> Result<Vec<Appended>, JournalError> {
-        let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
-        loop {
-            match self.server.call(&[TREE, &self.tree.to_string(), "append"], append).await {
-                Ok(appended) => return Ok(appended),
-                Err(error) if error.is_transient() && began.elapsed() < PATIENCE => {
-                    tracing::warn!(tree = %self.tree, %error, "appending again");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
-                }
-                Err(error) => return Err(unwritable(error)),
-            }
-        }
     }
 }

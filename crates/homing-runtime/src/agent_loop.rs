@@ -101,7 +101,8 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
     let mut step = next_step();
     loop {
         step = match step {
-            Step::Ask { purpose, nudge } => match run.reserve(purpose, nudge).await? {
+            // Boxed, because it is several times as large as the call that follows, for which most runs wait most of their time.
+            Step::Ask { purpose, nudge } => match Box::pin(run.reserve(purpose, nudge)).await? {
                 Reserved::Permitted(permit) => {
                     let reply = run.ask(&permit).await;
                     run.settle(permit, reply)?;

@@ -11,6 +11,20 @@ use homing_core::{authority::Grant, redaction::Secrets};
 use crate::on_demand::OnDemand;
 
 /// The configuration of the runtime itself.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime as homing;
+/// use std::time::Duration;
+///
+/// use homing::RuntimeConfig;
+///
+/// let mut config = RuntimeConfig::default();
+/// config.max_output = 16_000;
+/// config.retries.max_backoff = Duration::from_secs(5);
+/// // Homing::builder().settings(config)
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeConfig {
@@ -71,6 +85,7 @@ impl Default for OnQuestion {
 
 /// Repetition of failed model calls.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RetryConfig {
     /// Attempts before a model with a broken connection is given up.
     pub max_attempts: u32,
@@ -89,6 +104,7 @@ pub type SecretFinder = Arc<dyn Fn(&Grant, &Path) -> Option<PathBuf> + Send + Sy
 
 /// Knowledge of the host about untrusted content and secret files. By default nothing is known, and nothing is asked.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct TaintConfig {
     /// True if the project has files that need trust, and the user does not trust them.
     pub project_is_untrusted: bool,

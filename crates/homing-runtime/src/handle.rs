@@ -3,7 +3,6 @@
 use std::{
     fmt,
     future::IntoFuture,
-    path::PathBuf,
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -11,7 +10,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     envelope::{Envelope, EnvelopeUsage, Status, status},
-    fact::{CancelledBy, Fact},
+    fact::CancelledBy,
     message::Message,
     tree::RunTree,
 };
@@ -21,6 +20,7 @@ use crate::{
     event::Events,
     live_tree::LiveTree,
     runtime::{Runtime, SpawnError},
+    spawn::own_policy,
     task::Task,
 };
 
@@ -76,6 +76,7 @@ impl RunHandle {
     }
 
     /// The current result, including that of the children.
+    #[allow(clippy::missing_panics_doc, reason = "a handle is made for a run that exists, and trees never lose runs")]
     pub fn envelope(&self) -> Envelope {
         self.tree.envelope(self.run).expect("a handle is made for a run that exists")
     }
@@ -123,22 +124,22 @@ impl RunHandle {
         self.runtime.0.cancel(&self.tree, self.run, by)
     }
 
-    /// Sends a message to the run; returns `false` if it has ended. [`RunHandle::follow_up`] continues a run that has ended.
-    pub fn tell(&self, message: &str) -> bool {
-        self.runtime.0.send_message(&self.tree, self.run, None, message)
-    }
-
-    /// Sends a message to the run, or, if it has ended, to a new run that continues its conversation. Returns the handle of the
-    /// run that gets the message.
+    /// Sends a message to the run, or, if it has ended, to a new run that continues its conversation
+    /// ([`Task::continuing`]). Returns the handle of the run that gets the message: this one, or the new one.
     ///
     /// # Errors
     ///
-    /// Fails like [`Runtime::spawn`] if a new run is needed and cannot start.
-    pub fn follow_up(&self, message: &str) -> Result<Self, SpawnError> {
-        if self.tell(message) {
+    /// Fails like [`Runtime::spawn`] if the run has ended and a new one cannot start.
+    pub fn tell(&self, message: &str) -> Result<Self, SpawnError> {
+        if self.tell_if_open(message) {
             return Ok(self.clone());
         }
         self.runtime.spawn(Task::continuing(self, message))
+    }
+
+    /// Sends a message to the run; returns `false`, and does nothing, if it has ended.
+    pub fn tell_if_open(&self, message: &str) -> bool {
+        self.runtime.0.send_message(&self.tree, self.run, None, message)
     }
 
     /// A handle to another run of the same tree.
@@ -147,12 +148,21 @@ impl RunHandle {
         exists.then(|| Self { runtime: self.runtime.clone(), tree: self.tree.clone(), run })
     }
 
-    /// The agent, the folder and the messages of the run, for a task that continues it.
-    pub(crate) fn conversation(&self) -> (String, PathBuf, Vec<Message>) {
-        self.tree.read_run(self.run, |run| {
-            let messages = run.messages().iter().map(|entry| entry.message.clone()).collect();
-            (run.spawned.agent.name.clone(), run.spawned.workdir.clone(), messages)
-        })
+    /// A task with the agent, folder, context, account, authority and messages of the run, and its model if the agent itself
+    /// would choose another.
+    pub(crate) fn continuation(&self, text: String) -> Task {
+        let parts = self.runtime.parts();
+        let (spawned, history) = self.tree.read_run(self.run, |run| {
+            let messages: Vec<Message> = run.messages().iter().map(|entry| entry.message.clone()).collect();
+            (run.spawned.clone(), messages)
+        });
+        let by_agent = parts.models.resolve(&spawned.agent.model.choice, None);
+        let is_by_agent = by_agent.is_ok_and(|resolved| resolved.names == spawned.models);
+        let mut task = Task::new(&spawned.agent.name, text).workdir(&spawned.workdir).history(history);
+        task.model = spawned.models.first().filter(|_| !is_by_agent).cloned();
+        task.policy = own_policy(&self.runtime.0, &spawned);
+        (task.context, task.account) = (spawned.context.clone(), spawned.account.clone());
+        task
     }
 
     /// The transcript of the run, one line per entry.
@@ -319,37 +329,6 @@ impl Runtime {
         }
         let _ = tokio::time::timeout(grace, futures_util::future::join_all(open.iter().map(RunHandle::wait))).await;
         open.iter().map(RunHandle::envelope).collect()
-    }
-
-    /// Carries out the requests of other processes about runs of this runtime. Returns when there are no more.
-    pub async fn answer_inbox(&self) {
-        use crate::journal::InboxRequest;
-        for request in self.0.parts.journal.inbox().await {
-            match request {
-                InboxRequest::Cancel { tree, run, by } => {
-                    if let Some(tree) = self.0.tree(tree) {
-                        self.0.cancel(&tree, run, CancelledBy::Other(by));
-                    }
-                }
-                InboxRequest::Tell { tree, run, message } => {
-                    if let Some(tree) = self.0.tree(tree) {
-                        self.0.send_message(&tree, run, None, &message);
-                    }
-                }
-                InboxRequest::Extend { tree, run, more } => {
-                    if let Some(tree) = self.0.tree(tree) {
-                        let is_open = |fold: &RunTree| fold.get(run).is_some_and(|run| run.ended.is_none());
-                        let extended = Fact::Extended { more };
-                        let _ = tree.record_if(run, |fold| if is_open(fold) { Ok(extended) } else { Err(()) });
-                    }
-                }
-                InboxRequest::Answer { tree, run, question, answer, by } => {
-                    if let Some(tree) = self.0.tree(tree) {
-                        tree.record_answer(run, question, answer, &by);
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -19,6 +19,7 @@ use homing_core::{
     question::{Answer, QuestionId},
     tree::RunTree,
 };
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use live_mark::{CallProgress, LiveMark, LiveMarks};
@@ -44,6 +45,10 @@ pub trait Journal: Send + Sync {
     ///
     /// If the record has a submission key that is taken, nothing is written and the earlier tree is returned. The
     /// look-up and the write are one transaction.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key was used for another task, or if the record cannot be written.
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>>;
 
     /// Appends a record. The records of one tree are passed in the order of their positions. The commit need not be
@@ -51,6 +56,10 @@ pub trait Journal: Send + Sync {
     fn append(&self, record: Arc<Record>) -> Commit;
 
     /// Loads all records of a tree, in order, and checks them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such tree, its records were pruned or are damaged, or they cannot be read.
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>>;
 
     /// Folds the records of a tree.
@@ -73,6 +82,10 @@ pub trait Journal: Send + Sync {
     }
 
     /// Makes this process the owner of a tree whose owner is gone, and returns the new epoch.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such tree, or its owner is alive and `claim` does not force it.
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>>;
 
     /// Gives up the ownership of a tree, because it has ended or this process stops driving it.
@@ -94,6 +107,12 @@ pub trait Journal: Send + Sync {
         None
     }
 
+    /// Learns of pauses that other processes have set, if that takes a request.
+    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> BoxFuture<'a, ()> {
+        let _ = key;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Returns how runs are placed on other workers, if they can be.
     fn placement(&self) -> Option<Arc<dyn Placement>> {
         None
@@ -110,15 +129,26 @@ pub trait Journal: Send + Sync {
         LiveMarks::default()
     }
 
-    /// Reserves at an account, which processes share.
-    fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {
-        let _ = (account, hold);
+    /// Reserves at an account, which processes share, for the model call of a run.
+    fn hold_at_account<'a>(
+        &'a self,
+        account: &'a str,
+        run: Uuid,
+        hold: Reservation,
+    ) -> BoxFuture<'a, Result<AccountHold, JournalError>> {
+        let _ = (account, run, hold);
         Box::pin(std::future::ready(Ok(AccountHold::Held)))
     }
 
-    /// Replaces a reservation at an account by what was used.
-    fn settle_at_account(&self, account: &str, hold: Reservation, used: Usage) {
-        let _ = (account, hold, used);
+    /// Replaces the reservation of a run at an account by what was used.
+    fn settle_at_account(&self, account: &str, run: Uuid, hold: Reservation, used: Usage) {
+        let _ = (account, run, hold, used);
+    }
+
+    /// Charges an account for a call that was in progress when the owner of its run died. A journal that knows which owners are
+    /// dead has charged the reservation already.
+    fn charge_interrupted(&self, account: &str, run: Uuid, used: Usage) {
+        let _ = (account, run, used);
     }
 }
 
@@ -126,7 +156,8 @@ pub trait Journal: Send + Sync {
 pub type FactListener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
 
 /// The result of reserving at an account.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AccountHold {
     /// The amount is reserved.
     Held,
@@ -355,6 +386,17 @@ impl Journal for NullJournal {
 }
 
 /// A journal in memory, lost when the process ends.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_runtime::journal; }
+/// use homing::journal::MemoryJournal;
+///
+/// // Homing::builder().journal(JournalChoice::Own(journal.clone())) lets a test read the records of a run.
+/// let journal = MemoryJournal::new();
+/// assert!(journal.records(uuid::Uuid::nil()).is_empty());
+/// ```
 #[derive(Default)]
 pub struct MemoryJournal {
     trees: Mutex<HashMap<Uuid, Vec<Arc<Record>>>>,

@@ -1,6 +1,8 @@
 //! Spawns runs, drives each to its end, and records what happens. Models, tools and the journal are supplied by the
 //! host; this crate does not depend on files, providers or terminals.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod agent_loop;
 mod agent_memory;
 mod catalog;
@@ -12,10 +14,13 @@ pub mod event;
 mod fork;
 mod fork_tree;
 mod handle;
+mod host_parts;
+mod inbox;
 pub mod journal;
 mod ledger;
 mod live_run;
 mod live_tree;
+mod live_trees;
 mod observers;
 mod on_demand;
 pub mod placement;

@@ -5,14 +5,15 @@
 //! segments share are kept by the tree's ledger: a segment reserves its share there before a model call, so that the sum never
 //! exceeds a limit, whichever of the processes dies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use homing_core::{
     BoxFuture,
-    fact::{CancelledBy, Reservation, Spawned},
+    fact::{CancelledBy, Spawned},
+    limits::Limit,
     question::{Answer, QuestionId},
     taint::Origin,
-    tree::{RunTree, Share},
+    tree::{RunTree, Share, segment::SHARED_LIMITS},
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -122,15 +123,34 @@ pub struct HolderShare {
     pub tokens: Option<u64>,
     /// Its limit on cost.
     pub cost_micros: Option<u64>,
+    /// Its limit on tool calls.
+    #[serde(default)]
+    pub tool_calls: Option<u64>,
+    /// Its limit on runs below it.
+    #[serde(default)]
+    pub children: Option<u64>,
     /// The share.
     pub share: Share,
 }
 
 impl HolderShare {
-    /// Returns whether everything that is used of the limits fits them.
-    pub fn fits(&self, used: Reservation) -> bool {
-        self.tokens.is_none_or(|limit| used.tokens <= limit)
-            && self.cost_micros.is_none_or(|limit| used.cost_micros <= limit)
+    /// Returns a limit that the sum of all shares exceeds, of those in which this share has grown.
+    pub fn exceeded(&self, before: &Share, sum: &Share) -> Option<Limit> {
+        SHARED_LIMITS.into_iter().find(|limit| {
+            let has_grown = self.share.used(*limit) > before.used(*limit);
+            has_grown && self.limit(*limit).is_some_and(|most| sum.used(*limit) > Some(most))
+        })
+    }
+
+    /// Returns a limit of the run.
+    pub fn limit(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Tokens => self.tokens,
+            Limit::Cost => self.cost_micros,
+            Limit::ToolCalls => self.tool_calls,
+            Limit::Children => self.children,
+            _ => None,
+        }
     }
 }
 
@@ -141,4 +161,34 @@ pub struct SliceReply {
     pub is_granted: bool,
     /// Shares of all other segments in each limit.
     pub elsewhere: Vec<(Uuid, Share)>,
+}
+
+/// The share of one segment in the limits of each run, as the tree's ledger keeps it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SegmentShares {
+    epoch: u32,
+    shares: BTreeMap<Uuid, Share>,
+}
+
+impl SegmentShares {
+    /// Decides on a request: replaces the shares, unless they must fit and do not. `sums` are the sums over all segments, in the
+    /// order of the request; they are updated if it is granted. A former owner of the segment is refused.
+    pub fn replace(&mut self, request: &SliceRequest, sums: &mut [Share]) -> SliceReply {
+        let SliceRequest { epoch, shares, must_fit, .. } = request;
+        let mut reply = SliceReply { is_granted: self.epoch <= *epoch, elsewhere: Vec::with_capacity(shares.len()) };
+        for (wanted, sum) in shares.iter().zip(sums.iter()) {
+            let before = self.shares.get(&wanted.holder).copied().unwrap_or_default();
+            let elsewhere = sum.minus(&before);
+            reply.is_granted &= !must_fit || wanted.exceeded(&before, &elsewhere.plus(&wanted.share)).is_none();
+            reply.elsewhere.push((wanted.holder, elsewhere));
+        }
+        if reply.is_granted {
+            self.epoch = *epoch;
+            for ((wanted, sum), (_, elsewhere)) in shares.iter().zip(sums).zip(&reply.elsewhere) {
+                *sum = elsewhere.plus(&wanted.share);
+                self.shares.insert(wanted.holder, wanted.share);
+            }
+        }
+        reply
+    }
 }

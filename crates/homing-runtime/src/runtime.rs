@@ -1,122 +1,75 @@
 //! `Runtime`: owns the live run trees; spawns, plans, messages and cancels runs.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
-    time::Duration,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use homing_core::{
-    BoxFuture,
-    authority::{Authority, Grant, Network, Sandbox},
+    authority::Authority,
     definition::{AgentDefinition, Isolation},
     envelope::Envelope,
     fact::{CancelledBy, Fact, FailureKind, Outcome, Record, Spawned},
-    hooks::Hooks,
-    id_map::IdMap,
     limits::{Cap, Limits},
     message::Message,
-    model::Models,
     place::Place,
     redaction::Secrets,
-    registry::Registry,
-    skill::SkillLibrary,
-    tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
+    tool::{CallKey, Tool, ToolSpec},
     tree::RunTree,
-    workspace::Workspaces,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-pub use crate::spawn_error::SpawnError;
 use crate::{
     agent_loop::{active_run::ActiveRun, request::too_small_for_first_call, run_driver::RunDriver},
     agent_memory,
-    clock::Sources,
-    config::RuntimeConfig,
     handle::RunHandle,
-    journal::{Begun, Commit, FactListener, Journal},
+    inbox,
+    journal::{Begun, Commit},
+    ledger::record_child,
     live_run::LiveRun,
     live_tree::LiveTree,
+    live_trees::LiveTrees,
     placement::SegmentRequest,
-    prompt::PromptContext,
     scheduler::{fair_semaphore::FairSemaphore, rate_limit::RateLimiters},
     segment::{drive_child, give_up, is_driven_elsewhere, key, pass_on, told_elsewhere},
     spawn::abandon_worktree,
     spawn_cache::SpawnCache,
     task::Task,
 };
-
-/// Maximum number of ended trees that stay in memory.
-const MAX_ENDED: usize = 1_000;
-
-/// The parts that a host supplies.
-pub struct RuntimeParts {
-    /// The agent definitions.
-    pub registry: Arc<Registry>,
-    /// The models.
-    pub models: Arc<dyn Models>,
-    /// The tools of the host; a run's authority decides which of them it gets.
-    pub tools: Vec<Arc<dyn Tool>>,
-    /// The tools that agents supply in addition, each for its own runs and their descendants.
-    pub agent_tools: Option<Arc<dyn AgentToolSource>>,
-    /// The skills.
-    pub skills: Option<Arc<dyn SkillLibrary>>,
-    /// The journal.
-    pub journal: Arc<dyn Journal>,
-    /// The clock and the source of ids.
-    pub sources: Sources,
-    /// The most that a root may do.
-    pub policy: Grant,
-    /// The folder of roots whose task names none.
-    pub workdir: PathBuf,
-    /// Returns the text about a folder that goes into prompts.
-    pub prompt_context: Arc<dyn Fn(&Path) -> PromptContext + Send + Sync>,
-    /// The user's hooks.
-    pub hooks: Option<Arc<dyn Hooks>>,
-    /// Creates the worktrees of runs that have their own.
-    pub workspaces: Option<Arc<dyn Workspaces>>,
-    /// Answers questions and requests for approval.
-    pub permission_handler: Option<Arc<dyn PermissionHandler>>,
-    /// Called with every record once it is durable, in order per tree. Must not block.
-    pub on_fact: Option<FactListener>,
-    /// The configuration of the runtime itself.
-    pub config: RuntimeConfig,
-}
-
-impl RuntimeParts {
-    /// Parts with the system clock, no tools, and a policy that allows every tool but no folder and no network.
-    pub fn new(registry: Registry, models: Arc<dyn Models>, journal: Arc<dyn Journal>) -> Self {
-        let policy = Grant::new(Vec::new()).network(Network::Off).sandbox(Sandbox::ReadOnly);
-        Self {
-            registry: Arc::new(registry),
-            models,
-            tools: Vec::new(),
-            agent_tools: None,
-            skills: None,
-            journal,
-            sources: Sources::default(),
-            policy,
-            workdir: PathBuf::from("."),
-            prompt_context: Arc::new(|_| PromptContext::default()),
-            hooks: None,
-            workspaces: None,
-            permission_handler: None,
-            on_fact: None,
-            config: RuntimeConfig::default(),
-        }
-    }
-}
-
-/// Answers the questions of runs and their requests for approval.
-pub trait PermissionHandler: Send + Sync {
-    /// Answers a question; the runtime stops waiting after the time in [`RuntimeConfig::on_question`].
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
-}
+pub use crate::{
+    host_parts::{PermissionHandler, RuntimeParts},
+    spawn_error::SpawnError,
+};
 
 /// Spawns runs and drives them to their ends. Cheap to clone; all clones share the same runs.
+///
+/// # Examples
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use homing_core::{definition::AgentDefinition, model::SingleModel, registry::Registry, scripted_model::{FunctionModel, last_words, say}};
+/// # use homing_runtime::{RuntimeParts, journal::MemoryJournal};
+/// # mod homing { pub use homing_runtime::{Runtime, Task, aggregate}; }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let mut registry = Registry::default();
+/// # registry.register(AgentDefinition::new("echo", "Repeats", "Repeat."));
+/// # let model = FunctionModel::new("demo/echo", |request| Ok(say(last_words(&request))));
+/// # let runtime = Runtime::new(RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new()));
+/// use homing::{Runtime, Task, aggregate};
+///
+/// // let runtime = homing.runtime();
+/// let tasks = ["one", "two", "three"].map(|text| Task::new("echo", text));
+/// let runs = runtime.spawn_many(tasks).into_iter().collect::<Result<Vec<_>, _>>()?;
+/// let results = runtime.wait_all(&runs).await;
+/// assert_eq!(results[2].output, "three");
+/// assert!(aggregate(&results).contains("3 of 3 done"));
+/// assert_eq!(runtime.statistics().by_status.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<Inner>);
 
@@ -136,24 +89,14 @@ pub(crate) struct Inner {
     /// Limits the runs that work at once.
     pub(crate) run_slots: Arc<FairSemaphore>,
     pub(crate) rate_limiters: RateLimiters,
-    trees: Mutex<Trees>,
+    trees: Mutex<LiveTrees<Arc<LiveTree>>>,
     pub(crate) on_complete: Mutex<Vec<OnComplete>>,
     /// Set once the inbox is watched, which begins with the first tree.
     inbox_watch: OnceLock<()>,
 }
 
-/// The time between two looks into the inbox.
-const INBOX_INTERVAL: Duration = Duration::from_millis(250);
-
 /// Called with every run that has ended.
 type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
-
-#[derive(Default)]
-struct Trees {
-    by_id: IdMap<Uuid, Arc<LiveTree>>,
-    /// Ended trees, oldest first.
-    ended: VecDeque<Uuid>,
-}
 
 /// A child to spawn.
 pub(crate) struct SpawnOrder {
@@ -224,6 +167,11 @@ impl Runtime {
     }
 
     /// Spawns a run and returns its handle at once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the agent is unknown, the task is empty or lacks a parameter, no model is available, a limit leaves nothing to spend,
+    /// or the model has no price and cost is limited. What fails later, such as the journal, is the result of the run.
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
         let root = self.0.new_root(task, None)?;
         let inner = self.0.clone();
@@ -245,13 +193,17 @@ impl Runtime {
     }
 
     /// Spawns a run once its task is durable, or returns the earlier tree that was submitted with this key.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Runtime::spawn`], if the key was used for another task, or if the journal cannot be written.
     pub async fn submit(&self, key: impl Into<String>, task: Task) -> Result<Submission, SpawnError> {
         let root = self.0.new_root(task, Some(key.into()))?;
         let (tree, live_run) = (root.tree.clone(), root.live_run.clone());
         let first = match self.0.isolate(root).await {
             Ok(root) => root.first,
             Err(error) => {
-                self.0.lock_trees().by_id.remove(&tree.id);
+                self.0.lock_trees().remove(tree.id, tree.epoch);
                 return Err(error);
             }
         };
@@ -263,11 +215,11 @@ impl Runtime {
             }
             Ok(Begun::Earlier(earlier)) => {
                 abandon_worktree(&self.0.parts, &tree, live_run.run).await;
-                self.0.lock_trees().by_id.remove(&tree.id);
+                self.0.lock_trees().remove(tree.id, tree.epoch);
                 Ok(Submission::Earlier(earlier))
             }
             Err(error) => {
-                self.0.lock_trees().by_id.remove(&tree.id);
+                self.0.lock_trees().remove(tree.id, tree.epoch);
                 Err(error.into())
             }
         }
@@ -275,6 +227,10 @@ impl Runtime {
 
     /// Plans a task without starting it: returns its first fact and the tools that its requests carry. The warnings say what
     /// they leave out, and what the first model call may cost if the limits are too small for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Runtime::spawn`].
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
         let mut spawned = self.0.root_spawned(&task)?;
         let may_delegate = !matches!(spawned.limits.depth, Cap::At(0));
@@ -286,15 +242,6 @@ impl Runtime {
             model.and_then(|model| too_small_for_first_call(&spawned, &tools, model.card(), &self.0.parts.config));
         spawned.warnings.extend(too_small);
         Ok((spawned, tools.toolbox.specs.clone()))
-    }
-}
-
-/// Carries out the requests of other processes until the runtime is dropped.
-async fn watch_inbox(inner: Weak<Inner>) {
-    loop {
-        tokio::time::sleep(INBOX_INTERVAL).await;
-        let Some(inner) = inner.upgrade() else { return };
-        Runtime(inner).answer_inbox().await;
     }
 }
 
@@ -349,12 +296,7 @@ impl Inner {
         }
         let is_placed = tree.segment.as_ref().is_some_and(|segment| segment.places(&spawned));
         spawned.placed = is_placed;
-        let spawned = Arc::new(spawned);
-        let (place, commit) =
-            tree.record_spawn(id, Some(parent), |fold| match fold.ledger().no_more_children(parent) {
-                None => Ok(Fact::Spawned(spawned)),
-                Some(hit) => Err(SpawnError::Limit(hit)),
-            })?;
+        let (place, commit) = record_child(tree, parent, id, &Arc::new(spawned)).await?;
         let stop = tree.live_run(parent).map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
         let live_run = LiveRun::new(id, place, stop);
         tree.add_live_run(live_run.clone());
@@ -460,41 +402,35 @@ impl Inner {
     pub(crate) fn tree_ended(&self, tree: &LiveTree) {
         give_up(self, tree);
         tree.spawn_cache.clear();
-        let mut trees = self.lock_trees();
-        trees.ended.push_back(key(tree));
-        while trees.ended.len() > MAX_ENDED {
-            if let Some(oldest) = trees.ended.pop_front() {
-                trees.by_id.remove(&oldest);
-            }
-        }
+        self.lock_trees().end(key(tree), tree.epoch);
     }
 
     pub(crate) fn add_tree(self: &Arc<Self>, tree: Arc<LiveTree>) {
-        self.lock_trees().by_id.insert(key(&tree), tree);
+        self.lock_trees().add(key(&tree), tree.epoch, tree.clone());
         self.inbox_watch.get_or_init(|| {
             if self.parts.journal.has_inbox() {
-                tokio::spawn(watch_inbox(Arc::downgrade(self)));
+                tokio::spawn(inbox::watch(Arc::downgrade(self)));
             }
         });
     }
 
     pub(crate) fn tree(&self, id: Uuid) -> Option<Arc<LiveTree>> {
-        self.lock_trees().by_id.get(&id).cloned()
+        self.lock_trees().get(id)
     }
 
     /// All trees in memory.
     pub(crate) fn trees(&self) -> Vec<Arc<LiveTree>> {
-        self.lock_trees().by_id.values().cloned().collect()
+        self.lock_trees().all()
     }
 
-    fn lock_trees(&self) -> MutexGuard<'_, Trees> {
+    fn lock_trees(&self) -> MutexGuard<'_, LiveTrees<Arc<LiveTree>>> {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Forgets a tree that has not ended, and gives up its ownership. Its runs are dropped where they wait.
 pub(crate) fn release(runtime: &Inner, tree: &LiveTree) {
-    runtime.lock_trees().by_id.remove(&key(tree));
+    runtime.lock_trees().remove(key(tree), tree.epoch);
     tree.abandoned.cancel();
     give_up(runtime, tree);
 }

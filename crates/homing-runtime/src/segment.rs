@@ -9,10 +9,10 @@ use std::{
 
 use homing_core::{
     definition::Isolation,
-    fact::{CancelledBy, Fact, FailureKind, OBSERVES, Outcome, Record, Reservation, Spawned},
+    fact::{CancelledBy, Fact, FailureKind, LimitHit, OBSERVES, Outcome, Record, Spawned},
     limits::Limit,
     run::Run,
-    tree::{RunTree, segment},
+    tree::{RunTree, Share, segment},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,7 @@ use crate::{
     placement::{ClaimedSegment, HolderShare, Placement, SegmentRequest, SliceRequest},
     resume::{Interrupted, interrupted_ask},
     runtime::{Inner, Runtime, SpawnError},
+    task::Task,
 };
 
 /// Pause before a request to the server is repeated that failed.
@@ -41,8 +42,8 @@ pub(crate) struct Segment {
     position: tokio::sync::Mutex<u64>,
     /// Held while a request to the ledger is under way, because each states the whole share of the segment.
     turn: tokio::sync::Mutex<()>,
-    /// Reservations that runs were granted and have not recorded yet.
-    granted: Mutex<HashMap<Uuid, Reservation>>,
+    /// Shares that runs were granted and have not recorded yet.
+    granted: Mutex<HashMap<Uuid, Share>>,
     /// Notified when the share becomes smaller, so that others may use the rest.
     pub(crate) settled: Notify,
 }
@@ -71,27 +72,37 @@ impl Segment {
         !is_tied && self.placement.places(child)
     }
 
-    fn granted(&self) -> MutexGuard<'_, HashMap<Uuid, Reservation>> {
+    fn granted(&self) -> MutexGuard<'_, HashMap<Uuid, Share>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the time between the grant of a reservation and its record. Called under the lock of the tree.
-    pub(crate) fn grant_used(&self, run: Uuid) {
-        self.granted().remove(&run);
+    /// Ends the time between the grant of a share and its record. Called under the lock of the tree.
+    pub(crate) fn grant_used(&self, run: Uuid, share: &Share) {
+        let mut granted = self.granted();
+        let Some(held) = granted.get_mut(&run) else { return };
+        *held = held.minus(share);
+        if *held == Share::default() {
+            granted.remove(&run);
+        }
     }
 }
 
-/// Asks the ledger for what a model call of `run` needs. Returns false if it does not fit; the fold then knows what the
-/// other segments use.
-pub(crate) async fn reserve_share(tree: &LiveTree, run: Uuid, need: Reservation) -> Result<bool, JournalError> {
-    let Some(segment) = &tree.segment else { return Ok(true) };
+/// Asks the ledger for what a call of `run` needs. Returns the refusal if it does not fit; the fold then knows what the other
+/// segments use.
+pub(crate) async fn reserve_share(tree: &LiveTree, run: Uuid, need: Share) -> Result<Option<Refusal>, JournalError> {
+    let Some(segment) = &tree.segment else { return Ok(None) };
     let _turn = segment.turn.lock().await;
-    let is_granted = send_share(tree, segment, Some((run, need))).await?;
-    if is_granted {
-        segment.granted().insert(run, need);
+    let refusal = send_share(tree, segment, Some((run, need))).await?;
+    if refusal.is_none() {
+        let mut granted = segment.granted();
+        let held = granted.entry(run).or_default();
+        *held = held.plus(&need);
     }
-    Ok(is_granted)
+    Ok(refusal)
 }
+
+/// The limit for which the ledger refused a share; `None` if it knows a later owner of the segment.
+pub(crate) struct Refusal(pub(crate) Option<LimitHit>);
 
 /// Tells the ledger what the segment uses, and learns what the others do.
 pub(crate) async fn report_share(tree: &LiveTree) -> Result<(), JournalError> {
@@ -103,33 +114,54 @@ pub(crate) async fn report_share(tree: &LiveTree) -> Result<(), JournalError> {
 
 /// Returns whether model calls of this segment need a share of limits that others use as well.
 pub(crate) fn shares_limits(tree: &LiveTree) -> bool {
-    tree.segment
-        .as_ref()
-        .is_some_and(|segment| tree.read(|fold| !segment::Segment::new(fold, segment.root).shared_holders().is_empty()))
+    tree.segment.is_some() && tree.read(|fold| shares_limits_in(tree, fold))
+}
+
+/// Like [`shares_limits`], under the lock of the tree.
+pub(crate) fn shares_limits_in(tree: &LiveTree, fold: &RunTree) -> bool {
+    let holders = |segment: &Segment| segment::Segment::new(fold, segment.root).shared_holders();
+    tree.segment.as_ref().is_some_and(|segment| !holders(segment).is_empty())
 }
 
 async fn send_share(
     tree: &LiveTree,
     segment: &Segment,
-    need: Option<(Uuid, Reservation)>,
-) -> Result<bool, JournalError> {
+    need: Option<(Uuid, Share)>,
+) -> Result<Option<Refusal>, JournalError> {
     let shares = tree.read(|fold| {
         let mut pending = segment.granted().clone();
-        pending.extend(need);
+        if let Some((run, need)) = need {
+            let held = pending.entry(run).or_default();
+            *held = held.plus(&need);
+        }
         let holders = segment::Segment::new(fold, segment.root).shared_holders();
         holders.iter().filter_map(|holder| holder_share(fold, *holder, segment.root, &pending)).collect::<Vec<_>>()
     });
     if shares.is_empty() {
-        return Ok(true);
+        return Ok(None);
     }
-    let root = segment.root;
-    let request = SliceRequest { tree: tree.id, segment: root, epoch: tree.epoch, shares, must_fit: need.is_some() };
+    let (root, must_fit) = (segment.root, need.is_some());
+    let request = SliceRequest { tree: tree.id, segment: root, epoch: tree.epoch, shares: shares.clone(), must_fit };
     let reply = segment.placement.reserve(request).await?;
     let mut fold = tree.lock();
     for (holder, elsewhere) in &reply.elsewhere {
         segment::set_elsewhere(&mut fold, *holder, root, elsewhere);
     }
-    Ok(reply.is_granted)
+    if reply.is_granted {
+        return Ok(None);
+    }
+    let need = need.map(|(_, need)| need).unwrap_or_default();
+    let hits =
+        shares.iter().zip(&reply.elsewhere).map(|(share, (_, elsewhere))| refused(&fold, share, elsewhere, &need));
+    Ok(Some(Refusal(hits.flatten().next())))
+}
+
+/// The limit that a share exceeds because of what it needs beyond what it has.
+fn refused(fold: &RunTree, wanted: &HolderShare, elsewhere: &Share, need: &Share) -> Option<LimitHit> {
+    let (before, sum) = (wanted.share.minus(need), wanted.share.plus(elsewhere));
+    let name = wanted.exceeded(&before, &sum)?;
+    let (limit, spent) = (wanted.limit(name)?, elsewhere.plus(&before).used(name)?);
+    Some(LimitHit { name, limit, spent, place: fold.get(wanted.holder)?.place.clone() })
 }
 
 /// Learns what untrusted content runs of other segments have read.
@@ -167,23 +199,37 @@ fn apply_foreign(tree: &LiveTree, record: &Record, top: Uuid) -> bool {
 }
 
 /// The share of a segment in the limits of one run, with what its runs were granted.
-fn holder_share(
-    fold: &RunTree,
-    holder: Uuid,
-    segment: Uuid,
-    pending: &HashMap<Uuid, Reservation>,
-) -> Option<HolderShare> {
+fn holder_share(fold: &RunTree, holder: Uuid, segment: Uuid, pending: &HashMap<Uuid, Share>) -> Option<HolderShare> {
     let run = fold.get(holder)?;
-    let mut share = segment::Segment::new(fold, segment).own_share(holder);
+    let own = segment::Segment::new(fold, segment).own_share(holder);
     let below =
         pending.iter().filter(|(id, _)| fold.get(**id).is_some_and(|run_below| run_below.place.is_within(&run.place)));
-    below.for_each(|(_, amount)| share.held += *amount);
+    let share = below.fold(own, |sum, (_, granted)| sum.plus(granted));
     let limit = |name| run.limits.cap(name).value();
-    Some(HolderShare { holder, tokens: limit(Limit::Tokens), cost_micros: limit(Limit::Cost), share })
+    Some(HolderShare {
+        holder,
+        tokens: limit(Limit::Tokens),
+        cost_micros: limit(Limit::Cost),
+        tool_calls: limit(Limit::ToolCalls),
+        children: limit(Limit::Children),
+        share,
+    })
 }
 
 impl Runtime {
+    /// Returns what the root of a tree is created with, for a host that submits it to the workers of a server.
+    ///
+    /// # Errors
+    /// Fails as [`Runtime::spawn`] does.
+    pub fn root(&self, task: &Task) -> Result<Spawned, SpawnError> {
+        self.0.root_spawned(task)
+    }
+
     /// Claims a segment of a tree and drives it. A segment that has ended stays ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal places no runs, the segment is unknown or another worker drives it, or the journal cannot be written.
     pub async fn resume_segment(&self, tree: Uuid, segment: Uuid) -> Result<RunHandle, SpawnError> {
         let Some(placement) = self.0.parts.journal.placement() else {
             return Err(JournalError::NoSuchTree(tree).into());
@@ -306,8 +352,13 @@ async fn end_crashed(tree: &LiveTree, segment: Uuid, times: u32) -> Result<(), J
         pass_on(tree, SegmentRequest::Cancel { run: below, by: CancelledBy::ParentEnded });
     }
     for run in open {
-        if let Some(asked) = tree.read_run(run, |run| run.open_ask().cloned()) {
-            drop(tree.record(run, interrupted_ask(worst_case(&asked))));
+        let (asked, account) = tree.read_run(run, |run| (run.open_ask().cloned(), run.spawned.account.clone()));
+        if let Some(asked) = asked {
+            let charge = worst_case(&asked);
+            if let Some(account) = account {
+                tree.journal.charge_interrupted(&account, run, charge);
+            }
+            drop(tree.record(run, interrupted_ask(charge)));
         }
         let message = format!("{times} workers died at the same step of this run");
         let ended = tree.read_run(run, |run| run.ending(Outcome::failed(FailureKind::CrashLoop, message)));

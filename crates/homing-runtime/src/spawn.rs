@@ -286,6 +286,18 @@ fn root_authority(inner: &Inner, task: &Task, agent: &Arc<AgentDefinition>) -> A
     }
 }
 
+/// Returns the authority of a run as a policy for the run that continues it, or `None` if it is what the runtime's own policy
+/// gives every root of that agent. A worktree's folders belong to one run only.
+pub(crate) fn own_policy(inner: &Inner, spawned: &Spawned) -> Option<Grant> {
+    let agent = &*spawned.agent;
+    let usual = agent_memory::granted(&inner.parts, agent, inner.policy.child(agent)).own;
+    let own = &spawned.authority.own;
+    let has_usual_folders = (&own.read, &own.write) == (&usual.read, &usual.write);
+    let is_usual = (&own.layers, &own.network, own.sandbox) == (&usual.layers, &usual.network, usual.sandbox)
+        && (has_usual_folders || agent.execution.isolation == Isolation::Worktree);
+    (!is_usual).then(|| Grant::clone(own))
+}
+
 /// Returns whether this is the definition that the registry has under its name.
 fn is_registered(parts: &RuntimeParts, agent: &Arc<AgentDefinition>) -> bool {
     parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent))

@@ -5,6 +5,25 @@ use homing_core::{fact::LimitHit, model::ModelError, registry::UnknownAgent};
 use crate::journal::JournalError;
 
 /// The reason why a run could not start.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_runtime as homing;
+/// use homing::SpawnError;
+///
+/// /// The status with which a web service answers.
+/// fn http_status(error: &SpawnError) -> u16 {
+///     match error {
+///         SpawnError::UnknownAgent(_) => 404,
+///         SpawnError::EmptyTask | SpawnError::MissingParameter { .. } => 422,
+///         SpawnError::Limit(_) => 429,
+///         _ => 500,
+///     }
+/// }
+///
+/// assert_eq!(http_status(&SpawnError::EmptyTask), 422);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {

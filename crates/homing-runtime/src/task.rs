@@ -63,11 +63,10 @@ impl Task {
         Self { agent: agent.into(), text: text.into(), ..Self::default() }
     }
 
-    /// A task that continues the conversation of an earlier run: the same agent and folder, with the run's messages before
-    /// `text`.
+    /// A task that continues the conversation of an earlier run: the same agent, model, folder, context, account and authority,
+    /// with the run's messages before `text`. Limits, schema and tags are those of a new task.
     pub fn continuing(run: &RunHandle, text: impl Into<String>) -> Self {
-        let (agent, workdir, history) = run.conversation();
-        Self { workdir: Some(workdir), history, ..Self::new(agent, text) }
+        run.continuation(text.into())
     }
 
     /// Sets the limits.

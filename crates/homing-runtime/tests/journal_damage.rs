@@ -329,6 +329,13 @@ fn child_process() {
     writer.begin(&*journal, plain()).unwrap();
     writer.write(&*journal, asked()).unwrap();
     print_line(format!("{} {}", writer.tree, writer.seq));
+    // A release is committed without a sync; the record after it must be synced again.
+    let mut other = RecordWriter::new();
+    other.begin(&*journal, plain()).unwrap();
+    journal.release(other.tree);
+    while journal.owner(other.tree).unwrap().is_some() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     if let Err(error) = break_the_disk() {
         return print_line(format!("skipped {error}"));
     }

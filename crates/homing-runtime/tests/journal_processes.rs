@@ -284,10 +284,10 @@ fn spend(path: &Path) {
     let journal = SqliteJournal::open(path, options).unwrap();
     let hold = Reservation { tokens: 10, cost_micros: 2 };
     let mut held = 0;
-    while wait(journal.hold_at_account("ci", hold)).unwrap() == AccountHold::Held {
+    while wait(journal.hold_at_account("ci", Uuid::nil(), hold)).unwrap() == AccountHold::Held {
         held += 1;
         if held % 2 == 0 {
-            journal.settle_at_account("ci", hold, Usage::default().cost_micros(1));
+            journal.settle_at_account("ci", Uuid::nil(), hold, Usage::default().cost_micros(1));
         }
     }
     print_line(held);
@@ -303,7 +303,7 @@ fn account_is_never_overdrawn_by_racing_processes() {
     let held: u64 = children.into_iter().map(|mut child| all_lines(&mut child)[0].parse::<u64>().unwrap()).sum();
     assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
     let journal = open(&path);
-    wait(journal.hold_at_account("ci", Reservation::default())).unwrap();
+    wait(journal.hold_at_account("ci", Uuid::nil(), Reservation::default())).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
     let spent: i64 = db.query_row("SELECT sum(cost_micros) FROM accounts", [], |row| row.get(0)).unwrap();
     assert!((49..=50).contains(&spent), "{spent}");

@@ -418,15 +418,19 @@ fn account_is_shared_by_all_processes() {
     };
     let (one, two) = (open(), open());
     let hold = |cost_micros| Reservation { tokens: 1, cost_micros };
-    assert_eq!(wait(one.hold_at_account("ci", hold(60))), Ok(AccountHold::Held));
-    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Later), "it fits once the first is settled");
-    let hit = full(wait(two.hold_at_account("ci", hold(101))));
+    assert_eq!(wait(one.hold_at_account("ci", Uuid::nil(), hold(60))), Ok(AccountHold::Held));
+    assert_eq!(
+        wait(two.hold_at_account("ci", Uuid::nil(), hold(60))),
+        Ok(AccountHold::Later),
+        "it fits once the first is settled"
+    );
+    let hit = full(wait(two.hold_at_account("ci", Uuid::nil(), hold(101))));
     assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 0));
-    one.settle_at_account("ci", hold(60), Usage::default().cost_micros(10));
-    assert_eq!(wait(one.hold_at_account("ci", hold(0))), Ok(AccountHold::Held));
-    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Held));
+    one.settle_at_account("ci", Uuid::nil(), hold(60), Usage::default().cost_micros(10));
+    assert_eq!(wait(one.hold_at_account("ci", Uuid::nil(), hold(0))), Ok(AccountHold::Held));
+    assert_eq!(wait(two.hold_at_account("ci", Uuid::nil(), hold(60))), Ok(AccountHold::Held));
     drop(two);
-    let hit = full(wait(one.hold_at_account("ci", hold(31))));
+    let hit = full(wait(one.hold_at_account("ci", Uuid::nil(), hold(31))));
     assert_eq!(hit.spent, 70, "reservations of a process that is gone are charged in full");
-    assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(AccountHold::Held));
+    assert_eq!(wait(one.hold_at_account("unknown", Uuid::nil(), hold(1_000))), Ok(AccountHold::Held));
 }

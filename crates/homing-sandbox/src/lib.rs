@@ -12,6 +12,8 @@
 //! Permission rules on the text of a command are evaluated elsewhere, before this crate is called. The crate reads no
 //! environment variables: hosts pass theirs as a [`CommandEnv`].
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod bubblewrap;
 mod command_env;
 pub mod denied_paths;

@@ -104,6 +104,10 @@ impl PrivateFolder {
 
     /// Creates the folders with access for the user only. Package registries that the user already has are linked, so that
     /// builds work offline.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be created, or if others than the user can write to it.
     pub fn prepare(&self, host: &CommandEnv) -> Result<(), PolicyError> {
         let refuse = |path: &Path, error: io::Error| PolicyError::PrivateFolder {
             path: path.to_owned(),

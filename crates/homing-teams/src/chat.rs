@@ -83,6 +83,7 @@ pub enum NextSpeaker {
 /// A condition under which a member speaks next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SpeakerRule {
     /// A condition over `last` (`speaker`, `text`), `round` and `task`.
     pub when: String,

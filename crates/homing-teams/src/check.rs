@@ -127,7 +127,14 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
         Pattern::Chat(chat) => checker.chat(chat),
         Pattern::Graph(graph) => checker.graph(graph),
         Pattern::Map(map) => checker.map(map),
-        Pattern::Script(_) => (),
+        Pattern::Script(_) if cfg!(feature = "scripts") => (),
+        Pattern::Script(_) => checker.report(
+            "",
+            format!(
+                "the team {} is a workflow script, which needs the feature `scripts` of the crate `homing`",
+                team.name
+            ),
+        ),
     }
     checker.problems.into_iter().map(|problem| problem.of(team)).collect()
 }

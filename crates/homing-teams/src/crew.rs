@@ -65,7 +65,18 @@ pub enum Process {
 }
 
 /// One task of a crew.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as homing;
+/// use homing::CrewTask;
+///
+/// let task = CrewTask::new("write", "writer", "Write about {{ results.find }}").context(["find"]).retries(2);
+/// assert_eq!(task.agent.as_deref(), Some("writer"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(description = "One task of a crew.")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct CrewTask {

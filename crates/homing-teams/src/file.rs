@@ -202,6 +202,23 @@ pub struct LoadedTeam {
 }
 
 /// Parses a team from `text`; `path` is used in diagnostics. A path that ends in `.js` or `.mjs` is a workflow script.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_teams as teams; }
+/// use homing::teams::load;
+///
+/// let text = "
+/// name: report
+/// crew:
+///   tasks:
+///     - { name: find, agent: researcher, description: Find facts about the topic }
+///     - { name: write, agent: writer, description: Write them down }
+/// ";
+/// let team = load(text, None).ready().expect("the file has no errors");
+/// assert_eq!(team.members(), ["researcher", "writer"]);
+/// ```
 pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
     let script = path.filter(|path| script::is_script(path));
     let path = path.map(|path| Arc::new(path.to_owned()));

@@ -16,6 +16,20 @@ struct FunctionTool<F> {
 /// Creates a tool from a function of its arguments. `replay` is whether it may be called again after a crash.
 ///
 /// An `Err` is a failed call, to which the team's failure policy applies.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::tool::Replay; pub use homing_teams as teams; }
+/// use homing::{Replay, teams::function};
+/// use serde_json::json;
+///
+/// let double = function("double", Replay::Safe, |args| {
+///     let number = args["number"].as_i64().ok_or("`number` is missing")?;
+///     Ok(json!(number * 2))
+/// });
+/// assert_eq!(double.spec().name, "double");
+/// ```
 pub fn function(
     name: impl Into<String>,
     replay: Replay,

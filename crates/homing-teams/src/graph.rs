@@ -81,6 +81,7 @@ impl Default for Graph {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Field")]
+#[non_exhaustive]
 pub struct StateField {
     /// Type of its value.
     #[serde(rename = "type")]

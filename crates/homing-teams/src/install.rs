@@ -8,21 +8,17 @@ use std::{
 use homing_core::{
     definition::{AgentDefinition, ModelChoice, Source},
     diagnostic::Diagnostic,
-    fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,
     tool::{AgentToolSource, Tool, ToolSpec},
 };
 use homing_runtime::RuntimeParts;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use crate::{
     check::{self, Problem},
-    file::TeamFile,
     memory, person,
     program::ProgramModel,
-    source::TeamSource,
+    recorded,
     team::{MODEL_PREFIX, Pattern, Team},
 };
 
@@ -92,24 +88,30 @@ fn install_all(
         seen.register(definition.clone());
         registry.register(definition);
     }
-    let programs = all.iter().filter_map(|team| {
-        let name = team.model_name();
-        let program: Arc<dyn Model> =
-            Arc::new(ProgramModel::new(&name, team.program(&seen)?, team.shared(), names.clone()));
-        Some((name, program))
-    });
+    let programs = all.iter().filter_map(|team| program(team, &seen, names));
     let person = all.iter().any(|team| person::takes_part(team)).then(|| (person::MODEL.to_owned(), person::model()));
     let programs = programs.chain(person).collect();
-    parts.models = Arc::new(TeamModels { programs, inner: parts.models.clone() });
+    parts.models = Arc::new(TeamModels { programs, members: BTreeMap::new(), inner: parts.models.clone() });
     parts.agent_tools = Some(Arc::new(own_tools));
     parts.registry = Arc::new(registry);
     Ok(())
 }
 
+/// The program of a team, with its name as a model. `seen` are the agents as the team sees them.
+pub(crate) fn program(
+    team: &Team,
+    seen: &Registry,
+    names: &HashMap<String, String>,
+) -> Option<(String, Arc<dyn Model>)> {
+    let name = team.model_name();
+    let program = ProgramModel::new(&name, team.program(seen)?, team.shared(), names.clone());
+    Some((name, Arc::new(program)))
+}
+
 fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec], names: &HashMap<String, String>) -> AgentDefinition {
     let mut definition = team.definition(registry, names);
-    if let Some(record) = record(team) {
-        definition.extra.metadata.insert(RECORD.to_owned(), record);
+    if let Some(record) = recorded::record(team, names) {
+        definition.extra.metadata.insert(recorded::RECORD.to_owned(), record);
     }
     match &team.pattern {
         Pattern::Orchestrator(orchestrator) => match registry.get(&orchestrator.coordinator) {
@@ -123,62 +125,24 @@ fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec], names: &HashMap<S
 /// Returns whether an agent is a team, whose program no other model can replace.
 pub fn is_team_agent(agent: &AgentDefinition) -> bool {
     match &agent.model.choice {
-        ModelChoice::Named(names) => names.iter().any(|name| name.starts_with(MODEL_PREFIX)),
+        ModelChoice::Named(names) => names.iter().any(|name| is_program(name)),
         _ => false,
     }
 }
 
-/// Metadata key under which the definition of a team contains the team itself.
-pub(crate) const RECORD: &str = "team";
-
-/// The team as data; `None` if a part of it is code.
-pub(crate) fn record(team: &Team) -> Option<Value> {
-    if !team.tools.is_empty() || team.has_code() {
-        return None;
-    }
-    let teams: Option<Vec<Value>> = team.teams.iter().map(record).collect();
-    let mut record = json!({"file": TeamFile::alone(team), "agents": team.agents, "teams": teams?});
-    if team.source != TeamSource::default() {
-        record["source"] = json!(team.source);
-    }
-    Some(record)
-}
-
-/// The team of a recorded run, so that a host can install it again before it resumes the run's tree.
-///
-/// `None` if the run is not a team, or if the team has tools or conditions in code: then its host must install it.
-pub fn recorded(spawned: &Spawned) -> Option<Team> {
-    from_record(spawned.agent.extra.metadata.get(RECORD)?)
-}
-
-/// The teams of a recorded tree, each once, which a host installs before it resumes the tree.
-pub fn recorded_in<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Team> {
-    let mut teams: Vec<Team> = Vec::new();
-    for record in records {
-        let Fact::Spawned(spawned) = &record.fact else { continue };
-        let known = teams.iter().flat_map(Team::flat).any(|team| team.name == spawned.agent.name);
-        teams.extend(recorded(spawned).filter(|_| !known));
-    }
-    teams
-}
-
-fn from_record(record: &Value) -> Option<Team> {
-    let file: TeamFile = serde_json::from_value(record.get("file")?.clone()).ok()?;
-    let mut team = file.team().ok()?;
-    team.agents = serde_json::from_value(record.get("agents")?.clone()).ok()?;
-    team.source = record.get("source").and_then(|source| TeamSource::deserialize(source).ok()).unwrap_or_default();
-    team.teams = record.get("teams")?.as_array()?.iter().map(from_record).collect::<Option<_>>()?;
-    Some(team)
+/// Returns whether a model of this name is a program of a team.
+pub fn is_program(name: &str) -> bool {
+    name.starts_with(MODEL_PREFIX)
 }
 
 /// The tools of each team, for its own runs and those below them, and the tools that other agents supply.
-struct TeamTools {
+pub(crate) struct TeamTools {
     by_team: HashMap<String, Vec<Arc<dyn Tool>>>,
     others: Option<Arc<dyn AgentToolSource>>,
 }
 
 impl TeamTools {
-    fn new(all: &[&Team], others: Option<Arc<dyn AgentToolSource>>) -> Self {
+    pub(crate) fn new(all: &[&Team], others: Option<Arc<dyn AgentToolSource>>) -> Self {
         let tools = |team: &Team| {
             let memory = if team.memory { memory::tools() } else { Vec::new() };
             team.tools.iter().cloned().chain(memory).collect()
@@ -193,16 +157,21 @@ impl TeamTools {
 
 impl AgentToolSource for TeamTools {
     fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
-        let own = self.by_team.get(&agent.name).into_iter().flatten().cloned();
+        let mut tools: Vec<Arc<dyn Tool>> = self.by_team.get(&agent.name).cloned().unwrap_or_default();
+        let is_own = |tool: &Arc<dyn Tool>| tools.iter().any(|own| own.spec().name == tool.spec().name);
         let others = self.others.iter().flat_map(|source| source.tools_of(agent));
-        own.chain(others).collect()
+        let others: Vec<_> = others.filter(|tool| !is_own(tool)).collect();
+        tools.extend(others);
+        tools
     }
 }
 
 /// The programs of teams, and the models of the host.
 pub struct TeamModels {
-    programs: BTreeMap<String, Arc<dyn Model>>,
-    inner: Arc<dyn Models>,
+    pub(crate) programs: BTreeMap<String, Arc<dyn Model>>,
+    /// The models that members inherit, by the programs of their teams.
+    pub(crate) members: BTreeMap<String, String>,
+    pub(crate) inner: Arc<dyn Models>,
 }
 
 impl Models for TeamModels {
@@ -211,8 +180,10 @@ impl Models for TeamModels {
         if let Some(name) = program {
             return Ok(ResolvedModel { names: vec![name.clone()], warnings: Vec::new() });
         }
-        // A member does not inherit its team's program as its model, but the model of the run above the team.
-        self.inner.resolve(choice, parent.filter(|name| !name.starts_with(MODEL_PREFIX)))
+        // A member does not inherit its team's program, but the host's default, or that of the host that submitted the team.
+        let members = |program: &str| self.members.get(program).map(String::as_str);
+        let parent = parent.and_then(|name| if is_program(name) { members(name) } else { Some(name) });
+        self.inner.resolve(choice, parent)
     }
 
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

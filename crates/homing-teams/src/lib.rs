@@ -5,6 +5,8 @@
 //! member is a run with a place in the tree, under the team's limits, in the journal. A team that was killed resumes where
 //! it was, because its next step depends only on the transcript.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod chat;
 mod check;
 mod code;
@@ -24,6 +26,7 @@ mod orchestrator;
 mod person;
 mod plan;
 mod program;
+mod recorded;
 mod references;
 mod result;
 mod roles;
@@ -41,12 +44,13 @@ pub use diagram::{Diagram, DiagramEdge, DiagramNode, diagram};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
 pub use graph::{Edge, FieldType, FirstOf, Graph, Node, Reducer, Several, StateField, Work};
-pub use install::{TeamModels, install, install_beside, is_team_agent, recorded, recorded_in};
+pub use install::{TeamModels, install, install_beside, is_program, is_team_agent};
 pub use limit_fields::LimitFields;
 pub use map::{Map, MapResult, Reduce, map_results};
 pub use mermaid::mermaid;
 pub use orchestrator::Orchestrator;
 pub use plan::{Plan, Planned, plan};
+pub use recorded::{install_recorded, recorded, recorded_in, set_member_model};
 pub use result::{Execution, TeamResult, is_team};
 pub use script::Script;
 pub use set_values::with_values;

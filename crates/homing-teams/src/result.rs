@@ -6,6 +6,19 @@ use serde_json::Value;
 use crate::team::MODEL_PREFIX;
 
 /// The result of a team.
+///
+/// # Examples
+///
+/// ```
+/// # mod homing { pub use homing_core::envelope::Envelope; pub use homing_teams::TeamResult; }
+/// use homing::{Envelope, TeamResult};
+///
+/// /// Returns the answer, and how many runs it took.
+/// fn summary(result: &Envelope) -> String {
+///     let team = TeamResult::from(result);
+///     format!("{} ({} runs, {} tokens)", team.answer, team.executions.len(), team.total_tokens())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TeamResult {

@@ -21,6 +21,21 @@ pub(crate) use self::load::{is_script, load};
 pub(crate) use self::program::ScriptProgram;
 
 /// A workflow script.
+///
+/// # Examples
+///
+/// ```
+/// # use homing_teams as teams;
+/// use teams::{Script, Team};
+///
+/// let text = "
+/// export const meta = { name: 'greet', description: 'Greets twice' }
+/// const first = await agent('Greet the user')
+/// return [first, await agent('Greet the user again')]
+/// ";
+/// let team = Team::script("greet", Script::new(text));
+/// assert_eq!(team.name, "greet");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

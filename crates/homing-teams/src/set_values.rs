@@ -8,7 +8,7 @@ use serde_json::{Map as Object, Value};
 use crate::{
     graph::{StateValues, script::GraphScript, state},
     history::History,
-    install::{RECORD, record, recorded},
+    recorded::{RECORD, names_of, record, recorded},
     team::{Pattern, Team},
 };
 
@@ -38,7 +38,8 @@ pub fn with_values(tree: &RunTree, values: &BTreeMap<String, Value>) -> Result<O
             graph.set.push(StateValues { step, values: of_state });
         }
     }
-    let record = record(&team).ok_or_else(|| format!("a part of the team `{}` is code", team.name))?;
+    let names = names_of(&root.spawned.agent);
+    let record = record(&team, &names).ok_or_else(|| format!("a part of the team `{}` is code", team.name))?;
     let mut agent = AgentDefinition::clone(&root.spawned.agent);
     agent.extra.metadata.insert(RECORD.to_owned(), record);
     Ok(Some(agent))

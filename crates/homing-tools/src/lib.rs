@@ -3,6 +3,8 @@
 //! This crate touches the user's files, processes and the network. It does not depend on models, the journal or the
 //! agent loop: a call receives its context as a `ToolContext`, and hosts pass environment and home as values.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod ask;
 pub mod files;
 #[cfg(feature = "shell")]

@@ -208,6 +208,10 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 
 impl TrustStore {
     /// Loads the store from a file; a missing file is an empty store.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or is damaged.
     pub fn load(path: PathBuf) -> io::Result<Self> {
         let projects = match fs::read(&path) {
             Ok(json) => serde_json::from_slice(&json)?,
@@ -240,6 +244,10 @@ impl TrustStore {
     }
 
     /// Trusts these files of a project and saves the store.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
     pub fn trust(&mut self, project: &Path, files: &AuthorityFiles) -> io::Result<TrustHash> {
         let hash = files.hash();
         self.projects.insert(project.to_owned(), TrustedProject { hash: hash.clone(), files: files.hash_each() });
@@ -248,6 +256,10 @@ impl TrustStore {
     }
 
     /// Revokes the trust in a project and saves the store. Returns true if it was trusted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
     pub fn revoke(&mut self, project: &Path) -> io::Result<bool> {
         let was = self.projects.remove(project).is_some();
         self.save()?;

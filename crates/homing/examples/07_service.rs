@@ -46,22 +46,32 @@ async fn events(
     Ok(Sse::new(run.events_from(from).map(sent)))
 }
 
-/// Serves until `stop`, then cancels what is still running. Returns how many runs ended by then.
-pub async fn serve(listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<usize> {
-    let homing = Homing::builder()
-        .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-        .own_model(model_fn("demo/greeter", |_| Ok(say("Hello!"))))
-        .build()
-        .map_err(std::io::Error::other)?;
+/// Serves until `stop`, then cancels what is still running, which also ends its streams of events. Returns how many runs there
+/// were; all of them have ended.
+pub async fn serve(
+    homing: Homing,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<usize> {
     let app = Router::new().route("/runs", post(start)).route("/runs/{run}/events", get(events));
-    axum::serve(listener, app.with_state(homing.clone())).with_graceful_shutdown(stop).await?;
-    homing.shutdown(Duration::from_secs(5)).await;
+    let runs = homing.clone();
+    let stopped = async move {
+        stop.await;
+        runs.shutdown(Duration::from_secs(5)).await;
+    };
+    axum::serve(listener, app.with_state(homing.clone())).with_graceful_shutdown(stopped).await?;
+    homing.shutdown(Duration::from_secs(5)).await; // those that began meanwhile
     Ok(homing.runs().len())
 }
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
+        .own_model(model_fn("demo/greeter", |_| Ok(say("Hello!"))))
+        .build()
+        .map_err(std::io::Error::other)?;
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 8080))).await?;
-    serve(listener, async { drop(tokio::signal::ctrl_c().await) }).await?;
+    serve(homing, listener, async { drop(tokio::signal::ctrl_c().await) }).await?;
     Ok(())
 }

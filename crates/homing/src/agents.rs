@@ -30,4 +30,15 @@ pub use crate::{
 #[cfg(feature = "tools")]
 #[doc(no_inline)]
 pub use crate::{AgentFiles, CodingSetup, NoAgent};
-pub use homing_core::{definition::Inherit, registry::UnknownAgent};
+pub use homing_core::{
+    definition::{
+        ContextSettings, ExecutionSettings, Inherit, Integrations, MemoryScope, ModelSettings, Source, TaskDefaults,
+        ToolRules,
+    },
+    registry::{RegistryEntry, UnknownAgent},
+    skill::{Skill, SkillCard, SkillLibrary, SkillSettings},
+};
+#[cfg(feature = "tools")]
+pub use homing_load::{ParseOptions, Places};
+#[cfg(feature = "tools")]
+pub use homing_tools::{toolset::ToolsConfig, trust::TrustStore};

@@ -7,6 +7,8 @@ mod model_source;
 mod own_models;
 mod permissions;
 mod tool_sources;
+#[cfg(feature = "shell")]
+mod unstarted;
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -33,6 +35,15 @@ use self::{model_source::ModelSource, tool_sources::ToolSources};
 use crate::{Homing, PendingApproval};
 
 /// An error of [`HomingBuilder::build`].
+///
+/// # Examples
+///
+/// ```
+/// use homing::{AgentDefinition, BuildError, Homing};
+///
+/// let built = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).build();
+/// assert!(matches!(built, Err(BuildError::NoModels)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -63,6 +74,16 @@ pub enum BuildError {
     /// A definition needs a feature of this crate that is turned off.
     #[error(transparent)]
     MissingFeature(#[from] crate::MissingFeature),
+    /// An agent has hooks or MCP servers, and this builder has no coding setup, which would start them.
+    #[error(
+        "agent {agent} has {what}, which only a coding setup starts: add one with `.coding_setup(…)`, or remove them"
+    )]
+    NeedsCodingSetup {
+        /// Name of the agent.
+        agent: String,
+        /// Its hooks or MCP servers.
+        what: &'static str,
+    },
     /// The folder for the journal is not known.
     #[error(
         "there is no folder for the journal, because HOME is not set: name a file with `.journal(path)`, or turn it off"
@@ -361,13 +382,16 @@ impl HomingBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the working folder does not exist, no model is configured, a team is invalid, or the journal cannot be opened.
+    /// Fails if the working folder does not exist, no model is configured, a permission rule or a team is invalid, an agent needs
+    /// a feature or a coding setup that is missing, no program can supervise commands, or the journal cannot be opened.
     #[cfg_attr(not(feature = "tools"), expect(unused_mut, reason = "only a coding setup changes the builder"))]
     pub fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
-        if let Some(missing) = self.registry.definitions().find_map(|agent| crate::missing_features::of_agent(agent)) {
-            return Err(missing.into());
+        crate::missing_features::check(&self.registry)?;
+        #[cfg(feature = "shell")]
+        if self.coding_setup.is_none() {
+            unstarted::check_started(&self.registry, &self.tools)?;
         }
         #[cfg(feature = "tools")]
         if let Some(setup) = self.coding_setup.take() {

@@ -16,6 +16,22 @@ use crate::Homing;
 const MAX_ENTRIES: usize = 100_000;
 
 /// The result of [`Homing::spawn_cached`].
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Cached, Envelope, Homing, SpawnError, Task};
+///
+/// async fn run_once(homing: &Homing, task: Task) -> Result<Envelope, SpawnError> {
+///     match homing.spawn_cached(task).await? {
+///         Cached::Before(envelope) => Ok(*envelope),
+///         Cached::Now(run, keep) => {
+///             keep.keep().await?;
+///             Ok(run.await)
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub enum Cached {
     /// The recorded result of an identical earlier run. Nothing was spent.

@@ -39,6 +39,20 @@ pub struct ModelOptions {
 }
 
 /// Models by name. Each is created once and shared.
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Catalog, ModelChoice, ModelOptions, Models, model_fn, models::Providers, testing::say};
+///
+/// let own = model_fn("acme/large", |_| Ok(say("Hello!")));
+/// let providers = Providers::new(Default::default(), |_| None); // no API keys
+/// let mut options = ModelOptions::default();
+/// options.default = Some("acme/large".to_owned());
+/// let catalog = Catalog::new(providers, options, [("acme/large".to_owned(), own)].into());
+/// assert_eq!(catalog.resolve(&ModelChoice::Inherit, None)?.names, ["acme/large"]);
+/// # Ok::<(), homing::models::ModelError>(())
+/// ```
 pub struct Catalog {
     providers: Providers,
     options: ModelOptions,

@@ -36,5 +36,8 @@
 
 #[doc(no_inline)]
 pub use crate::{Event, Events, RequestedCall, Stream};
-pub use homing_core::{fact::Record, place::Place};
+pub use homing_core::{
+    fact::{Asked, CallRefusal, Called, Ended, Fact, Outcome, Record, Spawned},
+    place::Place,
+};
 pub use homing_runtime::event::{Transient, TransientKind};

@@ -32,5 +32,8 @@
 #[doc(no_inline)]
 pub use crate::{Claim, FactListener, Fork, JournalChoice, JournalError};
 #[cfg(feature = "sqlite")]
-pub use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
-pub use homing_runtime::journal::{Journal, MemoryJournal};
+pub use homing_runtime::journal::sqlite::{
+    Account, Filter, FindError, FindQuestionError, JournalQuestion, JournalReport, Posted, Pruned, Retention, RunRef,
+    RunRow, SqliteJournal, SqliteOptions, SumBy, UsageSum, Which,
+};
+pub use homing_runtime::journal::{Begun, Commit, InboxRequest, Journal, MemoryJournal};

@@ -56,6 +56,8 @@
 //!
 //! A definition that needs a feature which is off is an error that names it ([`MissingFeature`]).
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 pub mod agents;
 pub mod environment;
 pub mod events;
@@ -131,13 +133,14 @@ pub use homing_core::{
     message::{Args, AttachedContent, Attachment, Image, Message, Part, Reply, StopReason, ToolCall, Usage},
     model::{Model, ModelCard, Models, Rates},
     question::{OpenQuestion, QuestionId, QuestionKind, RequestedCall},
+    redaction::Secrets,
     registry::Registry,
     rule::Rule,
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    AnswerError, Fork, NoData, OnDemand, OnQuestion, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError,
-    Statistics, Submission, Task, aggregate,
+    AnswerError, Fork, NoData, OnDemand, OnQuestion, PermissionHandler, RetryConfig, RunHandle, Runtime, RuntimeConfig,
+    SpawnError, Statistics, Submission, TaintConfig, Task, aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
 };

@@ -4,6 +4,7 @@
 use homing_core::definition::{AgentDefinition, Isolation};
 #[cfg(feature = "tools")]
 use homing_core::diagnostic::Diagnostic;
+use homing_core::registry::Registry;
 
 /// Something that needs a feature of this crate which is turned off.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +21,11 @@ impl MissingFeature {
     pub(crate) fn new(what: impl Into<String>, feature: &'static str) -> Self {
         Self { what: what.into(), feature }
     }
+}
+
+/// Fails if an agent needs a feature that this build lacks.
+pub(crate) fn check(agents: &Registry) -> Result<(), MissingFeature> {
+    agents.definitions().find_map(|agent| of_agent(agent)).map_or(Ok(()), Err)
 }
 
 /// Returns the first feature that an agent needs and this build lacks.

@@ -35,7 +35,12 @@ pub use crate::{Catalog, ModelOptions};
 #[doc(no_inline)]
 pub use crate::{Message, Model, ModelCard, ModelChoice, Models, Part, Rates, Reply, StopReason, Usage, model_fn};
 pub use homing_core::{
-    message::TranscriptEntry,
-    model::{AskFailure, Charge, Delta, Effort, ModelError, ModelRequest, OnDelta, ResolvedModel, ToolChoice},
+    message::{MessageOrigin, ToolResult, TranscriptEntry},
+    model::{
+        Abilities, AskFailure, Charge, Delta, Effort, ModelError, ModelRequest, OnDelta, ResolvedModel, Sampling,
+        ToolChoice, Toolbox,
+    },
     scripted_model::FunctionModel,
 };
+#[cfg(feature = "providers")]
+pub use homing_models::{Auth, GivenPrice, NoModelError, ProviderConfig, Providers, SamplingConfig, Timeouts, Wire};

@@ -39,4 +39,6 @@ pub use crate::{
     PermissionHandler, PermissionMode, Permissions, Question, QuestionId, QuestionKind, RequestedCall, Rule, Sandbox,
     ask_fn,
 };
-pub use homing_core::rule::RuleError;
+pub use homing_core::{authority::Decision, question::UnclearAnswer, rule::RuleError};
+#[cfg(feature = "shell")]
+pub use homing_sandbox::SandboxOptions;

@@ -17,8 +17,8 @@
 //! let result = run.wait().await;
 //! assert_eq!((result.status, result.output.as_str()), (Status::Done, "one"));
 //!
-//! // A conversation: the next run begins with the messages of this one.
-//! let next = run.follow_up("two")?;
+//! // A conversation: a message to a run that has ended starts a run that begins with its messages.
+//! let next = run.tell("two")?;
 //! assert_eq!(next.await.output, "two");
 //! assert_eq!(homing.wait_all().await.len(), 2);
 //! # Ok(())
@@ -30,3 +30,4 @@ pub use crate::{
     AttachedContent, Attachment, CancelledBy, Envelope, EnvelopeError, EnvelopeUsage, FailureKind, Fork, NoData,
     RunHandle, SpawnError, Statistics, Status, Submission, Task, aggregate,
 };
+pub use homing_core::{receipts::Receipts, run::Run, tree::RunTree};

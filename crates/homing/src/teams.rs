@@ -1,7 +1,7 @@
 //! Teams: agents that work together by a fixed pattern instead of a model's decisions.
 //!
 //! A [`Team`] is an agent whose model is a program: a [`Crew`] of tasks with dependencies, a [`Chat`], a [`Graph`] over shared state,
-//! a [`Map`] over a list, or an [`Orchestrator`] with workers. Any agent can delegate to it, and teams can be members of teams. Its
+//! a [`Map`] over a list, an [`Orchestrator`] with workers, or, with the feature `scripts`, a workflow [`Script`]. Any agent can delegate to it, and teams can be members of teams. Its
 //! members run, are limited and resume like all other runs. Its functions and tools belong to its own members: no other agent can
 //! call them.
 //!
@@ -37,6 +37,7 @@
 #[doc(no_inline)]
 pub use crate::{Chat, Crew, CrewTask, Graph, Map, Orchestrator, Team, TeamResult};
 pub use homing_teams::{
-    Edge, Execution, FieldType, LimitFields, LoadedTeam, NextSpeaker, Node, OnTaskFailure, Reduce, Reducer, function,
-    load,
+    ChatMessage, Edge, Execution, FieldType, LimitFields, LoadedTeam, MapResult, NextSpeaker, Node, OnTaskFailure,
+    Pattern, Process, Reduce, Reducer, Script, Several, SpeakerRule, StateField, TaskCheck, Work, function, load,
+    map_results,
 };

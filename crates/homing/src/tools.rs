@@ -37,8 +37,9 @@
 #[doc(no_inline)]
 pub use crate::{Args, Extensions, Replay, Tool, ToolCall, ToolContext, ToolOutput, ToolSpec, ToolWrapper, tool_fn};
 pub use homing_core::{
-    hooks::Hooks,
+    authority::Authority,
+    hooks::{HookCall, HookDecision, HookEnding, HookNotes, HookRun, Hooks},
     rule::{Subject, Subjects},
-    tool::{CallKey, Effect},
-    workspace::Workspaces,
+    tool::{CallHost, CallKey, Effect, ToolState},
+    workspace::{Left, Workspace, Workspaces},
 };

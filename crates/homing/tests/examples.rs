@@ -14,6 +14,8 @@ mod journal;
 mod limits_and_events;
 #[path = "../examples/11_orchestrator.rs"]
 mod orchestrator;
+#[path = "../examples/12_own_model.rs"]
+mod own_model;
 #[path = "../examples/08_permissions.rs"]
 mod permissions;
 #[path = "../examples/07_service.rs"]
@@ -59,11 +61,26 @@ async fn example_06_pays_once() {
 
 #[tokio::test]
 async fn example_07_serves_runs_and_their_events() {
+    use homing::{
+        AgentDefinition, Homing, Replay, model_fn,
+        testing::{call, say},
+        tool_fn,
+    };
+    use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("greeter", "Greets", "Greet."))
+        .agent(AgentDefinition::new("sleeper", "Sleeps", "Sleep."))
+        .tool(tool_fn("sleep", "Sleeps.", Replay::Safe, |_, _: Value| std::future::pending()))
+        .own_model(model_fn("demo/m", |request| {
+            Ok(if request.system == "Sleep." { call([("sleep", json!({}))]) } else { say("Hello!") })
+        }))
+        .build()
+        .unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let service = tokio::spawn(service::serve(listener, async { drop(stopped.await) }));
+    let service = tokio::spawn(service::serve(homing, listener, async { drop(stopped.await) }));
     let request = |head: String, body: &'static str| async move {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let text = format!(
@@ -83,8 +100,14 @@ async fn example_07_serves_runs_and_their_events() {
     assert!(!rest.contains("id: 1\n") && rest.contains("id: 2\n"), "{rest}");
     let unknown = request("POST /runs".to_owned(), r#"{"agent": "greeeter", "task": "hi"}"#).await;
     assert!(unknown.starts_with("HTTP/1.1 400"), "{unknown}");
+    // A run that would last forever, whose events are being read, does not keep the service from stopping.
+    let started = request("POST /runs".to_owned(), r#"{"agent": "sleeper", "task": "rest"}"#).await;
+    let run = started.split("\"run\":\"").nth(1).and_then(|rest| rest.get(..36)).expect("an id").to_owned();
+    let reader = tokio::spawn(request(format!("GET /runs/{run}/events"), ""));
     stop.send(()).unwrap();
-    assert_eq!(service.await.unwrap().unwrap(), 1);
+    let served = tokio::time::timeout(std::time::Duration::from_secs(60), service).await.expect("it stops");
+    assert_eq!(served.unwrap().unwrap(), 2);
+    drop(reader);
 }
 
 #[tokio::test]
@@ -98,6 +121,11 @@ async fn example_08_asks_before_it_deploys() {
 async fn example_09_remembers_three_turns() {
     let said = conversation::example().await.unwrap();
     assert_eq!(said, "1: My name is Ada.\n2: I like engines.\n3: What do you know about me?");
+}
+
+#[tokio::test]
+async fn example_12_has_its_own_model_and_price() {
+    assert_eq!(own_model::example().await.unwrap(), "three two one for $0.006");
 }
 
 #[tokio::test]

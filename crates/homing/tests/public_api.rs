@@ -8,44 +8,86 @@ use std::{
 
 /// Types that are closed on purpose: their readers must handle each case, or they cannot grow.
 const CLOSED: &[&str] = &[
-    "Allow",          // everything, or a list
-    "AmountError",    // the text that is not an amount
-    "Args",           // JSON, or text that is not
-    "Cached",         // a new run, or an earlier result
-    "CallKey",        // run, turn and index
-    "Cap",            // default, unlimited, or a number
-    "Charge",         // nothing, an amount, or the worst case
-    "Claim",          // whose process is gone, or any
-    "Delta",          // each reader of a stream must show it
-    "Effect",         // each permission mode decides by it
-    "Effort",         // each wire must encode it
-    "Event",          // a fact, a notice, or a gap
-    "FieldType",      // a type of JSON
-    "Inherit",        // each converter must express it
-    "LimitFields",    // the limits of team files, with a default each
-    "LimitHit",       // the limit, and what was spent where
-    "Message",        // one of three roles; each wire must encode it
-    "Network",        // each sandbox must enforce it
-    "NextSpeaker",    // each chat must know it
-    "OnTaskFailure",  // each pattern must handle it
-    "Part",           // each wire must encode it
-    "PermissionMode", // each decision must know it
-    "QuestionKind",   // yes or no, a choice, or text
-    "Record",         // a fact with its position
-    "Reducer",        // each graph must apply it
-    "Replay",         // may a call be repeated
-    "ResolvedModel",  // names and warnings
-    "Rule",           // a tool and a pattern
-    "RuleError",      // the reason
-    "Sandbox",        // each sandbox must enforce it
-    "Severity",       // info, warning, error
-    "Subject",        // each rule must match it
-    "Subjects",       // none, parts, or unclear
-    "Submission",     // new or earlier
-    "ToolCall",       // ID, name and arguments
-    "ToolChoice",     // each wire must encode it
-    "Transient",      // a notice with its run and time
-    "TransientKind",  // each screen must show it
+    "Abilities",         // known yes or no, as published
+    "Account",           // a limit per day
+    "Allow",             // everything, or a list
+    "AmountError",       // the text that is not an amount
+    "Args",              // JSON, or text that is not
+    "Asked",             // the parts of a recorded fact
+    "Authority",         // own permissions, and those to pass on
+    "Begun",             // a new tree, or an earlier one
+    "Cached",            // a new run, or an earlier result
+    "CallKey",           // run, turn and index
+    "CallRefusal",       // each screen must show it
+    "Called",            // the parts of a recorded fact
+    "Cap",               // default, unlimited, or a number
+    "Charge",            // nothing, an amount, or the worst case
+    "Claim",             // whose process is gone, or any
+    "Commit",            // done, or pending
+    "Decision",          // allow, ask or deny
+    "Delta",             // each reader of a stream must show it
+    "Effect",            // each permission mode decides by it
+    "Effort",            // each wire must encode it
+    "Ended",             // the parts of a recorded fact
+    "Event",             // a fact, a notice, or a gap
+    "Fact",              // each reader of a journal must know it
+    "FieldType",         // a type of JSON
+    "Filter",            // hosts write it as a literal
+    "FindError",         // each host must explain it
+    "FindQuestionError", // each host must explain it
+    "HookCall",          // a tool and its arguments
+    "HookDecision",      // allow, ask or block
+    "HookEnding",        // end, or go on
+    "HookNotes",         // for the model and for the user
+    "HookRun",           // what every hook is told
+    "InboxRequest",      // each owner must carry it out
+    "Inherit",           // each converter must express it
+    "Left",              // removed or kept
+    "LimitFields",       // the limits of team files, with a default each
+    "LimitHit",          // the limit, and what was spent where
+    "MemoryScope",       // each host must have a folder for it
+    "Message",           // one of three roles; each wire must encode it
+    "MessageOrigin",     // each reader of a transcript must know it
+    "Network",           // each sandbox must enforce it
+    "NextSpeaker",       // each chat must know it
+    "OnTaskFailure",     // each pattern must handle it
+    "Outcome",           // each reader of a result must know it
+    "Part",              // each wire must encode it
+    "Pattern",           // each kind of team
+    "PermissionMode",    // each decision must know it
+    "Posted",            // the owner, or none
+    "Process",           // each crew must follow it
+    "QuestionKind",      // yes or no, a choice, or text
+    "Record",            // a fact with its position
+    "Reducer",           // each graph must apply it
+    "Replay",            // may a call be repeated
+    "ResolvedModel",     // names and warnings
+    "Retention",         // hosts write it as a literal
+    "Rule",              // a tool and a pattern
+    "RuleError",         // the reason
+    "Sampling",          // each wire must encode it
+    "Sandbox",           // each sandbox must enforce it
+    "Several",           // a list, or the first of several
+    "Severity",          // info, warning, error
+    "Skill",             // card, text and files
+    "SkillCard",         // each library of skills fills it
+    "SkillSettings",     // each library of skills fills it
+    "Source",            // kind, path and dialect
+    "Spawned",           // the parts of a recorded fact
+    "Subject",           // each rule must match it
+    "Subjects",          // none, parts, or unclear
+    "Submission",        // new or earlier
+    "SumBy",             // each screen of sums must show it
+    "TaskDefaults",      // each loader fills it
+    "ToolCall",          // ID, name and arguments
+    "ToolChoice",        // each wire must encode it
+    "ToolResult",        // each wire must encode it
+    "Transient",         // a notice with its run and time
+    "TransientKind",     // each screen must show it
+    "UsageSum",          // a group with its usage
+    "Which",             // roots, or all runs
+    "Work",              // agents, or a tool
+    "Workspace",         // a folder, and what else it needs
 ];
 
 #[test]

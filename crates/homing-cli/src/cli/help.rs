@@ -1,8 +1,6 @@
 //! The help of `homing` itself: its commands by purpose.
 
-use clap::Subcommand;
-
-use super::Command;
+use std::ffi::OsString;
 
 /// The commands by purpose, in the order in which a new user needs them.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -42,15 +40,19 @@ pub(super) const AFTER: &str = "Start with `homing doctor`, or with a question:
 `homing COMMAND --help` explains a command, `homing man` the exit codes,
 variables and files.";
 
+/// Returns whether these arguments may print a help. Writing it takes a good part of the start of a process.
+pub(super) fn is_asked(args: &[OsString]) -> bool {
+    args.len() < 2 || args.iter().any(|arg| arg == "-h" || arg == "--help" || arg == "help")
+}
+
 /// Returns the help of `homing` with the commands in groups.
-pub(super) fn template() -> String {
-    let all = Command::augment_subcommands(clap::Command::new("homing"));
+pub(super) fn template(homing: &clap::Command) -> String {
     let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
     for (title, names) in GROUPS {
         text.push_str(&format!("\n{HEADING}{title}:{PLAIN}\n"));
         for name in *names {
             let blanks = 13 - name.len();
-            let about = all.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
+            let about = homing.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
             text.push_str(&format!("  {BOLD}{name}{PLAIN}{:blanks$}{}\n", "", about.unwrap_or_default()));
         }
     }

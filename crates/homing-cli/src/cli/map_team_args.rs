@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::{
     cli::{
+        restate::PlaceArgs,
         run::{LimitArgs, OutputArgs, WithArgs},
         values,
     },
@@ -42,6 +43,8 @@ pub(crate) struct MapArgs {
     #[arg(long)]
     pub(crate) fresh: bool,
     #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
@@ -73,6 +76,8 @@ pub(crate) struct TeamArgs {
     /// Label to find the run by.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = values::pair)]
     pub(crate) tags: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]

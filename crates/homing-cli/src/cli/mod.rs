@@ -10,19 +10,36 @@ pub(crate) mod restate;
 pub(crate) mod run;
 pub(crate) mod values;
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::completion;
 
 /// Run agents that are defined in files, within limits, and lose nothing.
 #[derive(Debug, Parser)]
-#[command(name = "homing", version, propagate_version = true, help_template = help::template(), after_help = help::AFTER)]
+#[command(name = "homing", version, propagate_version = true, after_help = help::AFTER)]
 pub(crate) struct Cli {
     /// Without a command, a conversation is opened, if there is a terminal.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+impl Cli {
+    /// Parses the arguments of this process.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let args: Vec<OsString> = std::env::args_os().collect();
+        let mut homing = if help::is_asked(&args) { Self::with_help() } else { Self::command() };
+        let mut matches = homing.try_get_matches_from_mut(args)?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut homing))
+    }
+
+    /// The grammar with the help of `homing` itself.
+    pub(crate) fn with_help() -> clap::Command {
+        let homing = Self::command();
+        let template = help::template(&homing);
+        homing.help_template(template)
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -52,6 +52,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|_| format!("`{text}` is not a duration: write 90s, 5m, 1h, or none"))
 }
 
+/// Parses an address such as `http://127.0.0.1:9070`.
+pub(crate) fn http_url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?']).next()).filter(|host| !host.contains(char::is_whitespace));
+    let is_valid = host.is_some_and(|host| match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => !name.is_empty() && port.parse::<u16>().is_ok(),
+        Some(_) | None => !host.is_empty(),
+    });
+    if is_valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is not an address: write http://HOST:PORT")) }
+}
+
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),

@@ -13,7 +13,6 @@ use homing_core::{
     tree::RunTree,
 };
 use homing_otel::Telemetry;
-use homing_restate::Post;
 use homing_runtime::{
     answer_in_journal,
     clock::SystemClock,
@@ -21,6 +20,7 @@ use homing_runtime::{
         InboxRequest,
         sqlite::{JournalQuestion, Posted, SqliteJournal},
     },
+    placement::SegmentRequest,
 };
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
     let described = which_run::described_by_id(&journal, tree);
     if let Some(remote) = RemoteTree::find(&journal, tree).await? {
         let (run, question) = (question.open.run, question.open.id);
-        if !remote.post(&Post::Answer { run, question, answer, by: BY.to_owned() }).await? {
+        if !remote.post(SegmentRequest::Answer { run, question, answer, by: BY.to_owned() }).await? {
             return Err(Trouble::usage("the run has ended").into());
         }
         remote.refresh_until(&journal, TIMEOUT, |tree| is_answered(tree, run, question)).await?;

@@ -1,12 +1,23 @@
-//! `homing cancel`: stops a run, even one of another process.
+//! `homing cancel`: stops a run, even one of another process, or one that no process drives any more.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use homing_core::envelope::Status;
-use homing_restate::Post;
-use homing_runtime::journal::{
-    InboxRequest,
-    sqlite::{Posted, RunRef, SqliteJournal},
+use homing_core::{
+    definition::ModelChoice,
+    fact::CancelledBy,
+    model::{Model, ModelError, Models, ResolvedModel},
+    registry::Registry,
+};
+use homing_runtime::{
+    Runtime, RuntimeParts,
+    journal::{
+        InboxRequest,
+        sqlite::{Posted, RunRef, SqliteJournal},
+    },
+    placement::SegmentRequest,
 };
 
 use super::restate::RemoteTree;
@@ -25,26 +36,19 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
     let run = which_run::described(&found);
     if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
-        let post = Post::Cancel { run: found.run, by: "`homing cancel`".to_owned() };
-        let is_posted = remote.post(&post).await?;
+        let by = CancelledBy::Other("`homing cancel`".to_owned());
+        let request = SegmentRequest::Cancel { run: found.run, by };
+        let is_posted = remote.post(request).await?;
         return finish_remote(&journal, &found, &remote, is_posted).await;
     }
     let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: "`homing cancel`".to_owned() };
     let (pid, host) = match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, host } => (pid, host),
-        Posted::NoOwner => {
-            let status = super::show::envelope(&journal, &found)?.status;
-            let why = match status {
-                Status::Waiting => "it waits for an answer, and its process has exited",
-                status if status.is_over() => "it already finished",
-                _ => "its process is gone",
-            };
-            terminal::say(&format!("{run} is not running: {why}"));
-            if status == Status::Waiting {
-                terminal::say("hint: it costs nothing while it waits; answer it with `homing answer`, or leave it");
-            }
+        Posted::NoOwner if super::show::envelope(&journal, &found)?.status.is_over() => {
+            terminal::say(&format!("{run} is not running: it already finished"));
             return Ok(Exit::Failed);
         }
+        Posted::NoOwner => return cancel_without_owner(&journal, &found).await,
     };
     let started = Instant::now();
     while started.elapsed() < TIMEOUT {
@@ -55,6 +59,28 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     }
     terminal::say(&format!("asked process {pid} on {host} to stop {run}; it is still running"));
     Ok(Exit::Done)
+}
+
+/// Ends a run that waits for an answer or was interrupted. No process drives it, so its end is recorded here.
+async fn cancel_without_owner(journal: &Arc<SqliteJournal>, found: &RunRef) -> anyhow::Result<Exit> {
+    let runtime = Runtime::new(RuntimeParts::new(Registry::default(), Arc::new(NoModels), journal.clone()));
+    let by = CancelledBy::Other("`homing cancel`".to_owned());
+    let result = runtime.cancel(found.tree, found.run, by).await.map_err(Trouble::from)?;
+    terminal::say(&format!("{} {}", result.status.name().replace('_', " "), which_run::described(found)));
+    Ok(Exit::Done)
+}
+
+/// No model is asked to end a run.
+struct NoModels;
+
+impl Models for NoModels {
+    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<ResolvedModel, ModelError> {
+        self.get("").map(|_| ResolvedModel::default())
+    }
+
+    fn get(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::Unusable { reason: "no model is needed to end a run".to_owned() })
+    }
 }
 
 /// Says how the run ended; returns false if it has not.

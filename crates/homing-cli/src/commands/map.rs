@@ -13,8 +13,9 @@ use std::{
 use homing::Task;
 use homing_core::{
     envelope::{Envelope, Status},
-    fact::{CancelledBy, Record},
+    fact::{CancelledBy, Fact, Record},
     limits::{Cap, Limit},
+    tree::RunTree,
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::SqliteJournal;
@@ -24,13 +25,14 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use self::printer::{Positions, Printer, Results, line};
+use super::on_restate::{self, RemoteTask};
 use crate::{
     cli::map_team_args::MapArgs,
     exit::{Exit, Trouble},
     session::{Session, SessionRequest, no_journal},
     signals::Signals,
     terminal,
-    watch::Show,
+    watch::{Show, WatchResult},
 };
 
 mod printer;
@@ -54,14 +56,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         Printer::new(items, done, open, 0).finish([])?;
         return Ok(Exit::Done);
     }
-    let map = {
-        let mut changed = Map::new(&args.agent, each(args));
-        changed.schema = schema;
-        changed.retries = args.retries;
-        changed.limits = per_item(args)?;
-        changed
-    };
-    let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
+    let team = team(args, schema, open.iter().map(|at| items[*at].clone()))?;
     let request = SessionRequest {
         agent: Some(&args.agent),
         teams: vec![team],
@@ -70,6 +65,10 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         ..SessionRequest::default()
     };
     let session = Session::open(&args.with, request).await?;
+    let is_remote = args.place.is_remote(&session.config.user.restate);
+    if is_remote {
+        on_restate::refuse_options(&args.with)?;
+    }
     let agent = &session.agent(&args.agent)?.definition;
     session.choose_model(agent, false).await?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
@@ -79,13 +78,12 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     task.account.clone_from(&args.with.account);
     let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
     lock(&printer).add_known(known);
-    let results = printer.clone();
-    session.homing.runtime().on_complete(move |envelope| lock(&results).add_result(envelope));
     let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
-    let mut on_record = |record: &Record| lock(&printer).add_record(record);
-    let result = tokio::select! {
-        result = super::run::follow(&session, task, Some(key), show, &mut signals, &mut on_record) => result?,
-        never = stop_when_down(&session) => match never {},
+    let result = if is_remote {
+        let remote = RemoteTask { task, place: &args.place, key: Some(key), show };
+        follow_remote(remote, &session, &mut signals, &printer).await?
+    } else {
+        follow_here(task, key, show, &session, &mut signals, &printer).await?
     };
     let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &result.envelope)?;
     let mut printer = lock(&printer);
@@ -95,6 +93,55 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         Some(_) => result.exit(),
         None => exit(printer.results(), &result.envelope),
     })
+}
+
+/// Returns the team that works on these items.
+fn team(args: &MapArgs, schema: Option<Value>, items: impl Iterator<Item = String>) -> Result<Team, Trouble> {
+    let mut map = Map::new(&args.agent, each(args));
+    map.schema = schema;
+    map.retries = args.retries;
+    map.limits = per_item(args)?;
+    Ok(Team::new("map", map.items(items)))
+}
+
+/// Runs the map in this process.
+async fn follow_here(
+    task: Task,
+    key: String,
+    show: Show,
+    session: &Session,
+    signals: &mut Signals,
+    printer: &Arc<Mutex<Printer>>,
+) -> anyhow::Result<WatchResult> {
+    let results = printer.clone();
+    session.homing.runtime().on_complete(move |envelope| lock(&results).add_result(envelope));
+    let mut on_record = |record: &Record| lock(printer).add_record(record);
+    tokio::select! {
+        result = super::run::follow(session, task, Some(key), show, signals, &mut on_record) => result,
+        never = stop_when_down(session) => match never {},
+    }
+}
+
+/// Runs the map on workers.
+async fn follow_remote(
+    remote: RemoteTask<'_>,
+    session: &Session,
+    signals: &mut Signals,
+    printer: &Mutex<Printer>,
+) -> anyhow::Result<WatchResult> {
+    let mut is_down = false;
+    let mut on_record = |tree: &RunTree, record: &Record| {
+        lock(printer).add_record(record);
+        let (Fact::Ended(_), Some(run)) = (&record.fact, tree.get(record.run)) else { return None };
+        let envelope = Envelope::new(tree, run);
+        lock(printer).add_result(&envelope);
+        if is_down || !is_item_down(&envelope) {
+            return None;
+        }
+        is_down = true;
+        Some(provider_down())
+    };
+    on_restate::run(remote, session, signals, &mut on_record).await
 }
 
 /// Checks that the limits can be enforced for the items. If no price is known for their model, the default cost limit of
@@ -123,14 +170,24 @@ async fn stop_when_down(session: &Session) -> std::convert::Infallible {
     let down = Arc::new(Notify::new());
     let notify = down.clone();
     session.homing.runtime().on_complete(move |envelope| {
-        if envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable {
+        if is_item_down(envelope) {
             notify.notify_one();
         }
     });
     down.notified().await;
-    terminal::say("the provider cannot be reached: starting no more items");
-    session.homing.runtime().cancel_all(&CancelledBy::Other("a provider that is down".to_owned()));
+    session.homing.runtime().cancel_all(&provider_down());
     std::future::pending().await
+}
+
+/// Returns whether an item failed because its provider is down.
+fn is_item_down(envelope: &Envelope) -> bool {
+    envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable
+}
+
+/// Says that the provider is down, and returns the reason to cancel the map.
+fn provider_down() -> CancelledBy {
+    terminal::say("the provider cannot be reached: starting no more items");
+    CancelledBy::Other("a provider that is down".to_owned())
 }
 
 fn items(args: &MapArgs) -> Result<Vec<String>, Trouble> {

@@ -18,6 +18,7 @@ mod map;
 pub(crate) mod mcp;
 mod mcp_servers;
 pub(crate) mod models;
+mod on_restate;
 mod prune;
 mod questions;
 mod replay;
@@ -40,7 +41,6 @@ pub(crate) use completions::complete_if_asked;
 
 use std::{future::Future, time::Duration};
 
-use clap::CommandFactory;
 use homing_otel::Telemetry;
 
 use crate::{
@@ -123,9 +123,11 @@ fn run_mcp(args: &mcp::McpArgs) -> Exit {
 /// `homing` without a command: opens a conversation on a terminal, and otherwise prints the help.
 fn bare() -> Exit {
     if Screen::is_possible() {
-        return report(with_telemetry(|telemetry| async { chat::run(&ChatArgs::default(), telemetry).await }));
+        return report(with_telemetry(|telemetry| async {
+            Box::pin(chat::run(&ChatArgs::default(), telemetry)).await
+        }));
     }
-    terminal::say(Cli::command().render_help().to_string().trim_end());
+    terminal::say(Cli::with_help().render_help().to_string().trim_end());
     Exit::Usage
 }
 
@@ -160,7 +162,7 @@ fn with_telemetry<Work: Future<Output = anyhow::Result<Exit>>>(
 }
 
 /// Runs a command on an async runtime. Commands that do not need one start faster without it.
-fn wait_for(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(work);
     // A thread may still be reading from the terminal; it is not waited for.

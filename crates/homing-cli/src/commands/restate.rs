@@ -6,18 +6,28 @@ use std::{
     time::{Duration, Instant},
 };
 
+use homing::Folders;
 use homing_core::{
     fact::{ON_RESTATE, Record},
     tree::RunTree,
 };
-use homing_restate::{Post, Server, ServerError};
-use homing_runtime::journal::{JournalError, sqlite::SqliteJournal};
+use homing_restate::{Server, ServerError};
+use homing_runtime::{
+    journal::sqlite::{SqliteJournal, tree_tag},
+    placement::SegmentRequest,
+};
 use uuid::Uuid;
 
 use crate::{
     cli::restate::ServerArgs,
+    config::Layered,
     exit::{Trouble, TroubleKind},
+    restate_config::{RestateConfig, Url},
 };
+
+pub(crate) mod follow;
+mod live;
+pub(crate) mod refresh;
 
 impl From<ServerError> for Trouble {
     fn from(error: ServerError) -> Self {
@@ -39,13 +49,25 @@ impl From<ServerError> for Trouble {
     }
 }
 
-/// Connects to the server that flags or the environment name.
-pub(crate) async fn connect(args: &ServerArgs) -> Result<Server, Trouble> {
-    let Some(admin) = &args.restate else {
+/// Connects to the server that flags, the environment or the configuration name.
+pub(crate) async fn connect(args: &ServerArgs, config: &RestateConfig) -> Result<Server, Trouble> {
+    let url = |flag: &Option<String>, config: &Option<Url>| flag.clone().or_else(|| Some(config.as_ref()?.0.clone()));
+    let Some(admin) = url(&args.restate, &config.admin) else {
         return Err(Trouble::usage("no Restate server is named")
-            .hint("name its admin address with --restate URL or HOMING_RESTATE"));
+            .hint("name its admin address with --restate URL, HOMING_RESTATE, or `admin` under [restate] in your configuration"));
     };
-    Ok(Server::connect(admin, args.ingress.as_deref()).await?)
+    // An ingress address in the configuration belongs to the server there.
+    let is_same = config.admin.as_ref().is_some_and(|known| known.0 == admin);
+    let ingress = if is_same { url(&args.ingress, &config.ingress) } else { args.ingress.clone() };
+    Ok(Server::connect(&admin, ingress.as_deref()).await?)
+}
+
+/// Connects to the server whose admin address is recorded in a tree.
+async fn connect_recorded(admin: &str) -> Result<Server, Trouble> {
+    let ingress = homing::environment::variable("HOMING_RESTATE_INGRESS");
+    let folder = homing::environment::current_folder().unwrap_or_default();
+    let config = Layered::read(Folders::from_env().config.as_deref(), &folder)?.user.restate;
+    connect(&ServerArgs { restate: Some(admin.to_owned()), ingress }, &config).await
 }
 
 /// A tree on a server.
@@ -57,21 +79,14 @@ pub(crate) struct RemoteTree {
 impl RemoteTree {
     /// Returns the tree if workers drive it, connected to its server; `None` if it is a local one.
     pub(crate) async fn find(journal: &SqliteJournal, tree: Uuid) -> Result<Option<Self>, Trouble> {
-        let fold = match journal.tree(tree) {
-            // What is left of a pruned tree is in the journal.
-            Err(JournalError::Pruned(_)) => return Ok(None),
-            fold => fold?,
-        };
-        let tag = fold.root().and_then(|root| root.spawned.tags.get(ON_RESTATE));
-        let Some(admin) = tag else { return Ok(None) };
-        let ingress = homing::environment::variable("HOMING_RESTATE_INGRESS");
-        let server = Server::connect(admin, ingress.as_deref()).await?;
-        Ok(Some(Self { server, tree }))
+        // What is left of a pruned tree is in the journal.
+        let Some(admin) = tree_tag(journal, tree, ON_RESTATE)? else { return Ok(None) };
+        Ok(Some(Self { server: connect_recorded(&admin).await?, tree }))
     }
 
     /// Sends a request to the worker. Returns false if the tree has ended.
-    pub(crate) async fn post(&self, post: &Post) -> Result<bool, Trouble> {
-        Ok(self.server.post(self.tree, post).await?)
+    pub(crate) async fn post(&self, request: SegmentRequest) -> Result<bool, Trouble> {
+        Ok(self.server.post(self.tree, request).await?)
     }
 
     /// Brings the copy in the journal up to date. Returns whether the tree has ended.

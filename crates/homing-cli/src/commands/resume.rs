@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::journal::ResumeArgs,
-    commands::which_run,
+    commands::{restate::follow::follow, which_run},
     exit::{Exit, Trouble},
     print_result,
     session::{Session, SessionRequest},
@@ -167,5 +167,5 @@ async fn reattach(
         return Err(Trouble::usage("the limits of a run on a worker cannot be raised").into());
     }
     let show = args.output.show();
-    Ok(Some(super::run::on_restate::follow(&remote.server, tree, Some(&**journal), show, session, signals).await?))
+    Ok(Some(Box::pin(follow(&remote.server, tree, session, show, signals, &mut |_, _| None)).await?))
 }

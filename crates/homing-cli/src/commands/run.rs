@@ -15,6 +15,7 @@ use homing_core::{
     limits::Limits,
     tool::ToolSpec,
     tool_names,
+    tree::RunTree,
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
@@ -23,10 +24,8 @@ use uuid::Uuid;
 
 use self::skill_task::skill_task;
 use crate::{
-    cli::{
-        restate::On,
-        run::{DEFAULT_AGENT, RunArgs, WithArgs},
-    },
+    cli::run::{DEFAULT_AGENT, RunArgs, WithArgs},
+    commands::on_restate::{self, RemoteTask},
     exit::{Exit, Trouble, TroubleKind},
     print_result,
     session::{Session, SessionRequest},
@@ -38,7 +37,6 @@ use crate::{
 pub(crate) mod attach;
 mod detach;
 mod keyed;
-pub(crate) mod on_restate;
 pub(crate) mod plan;
 pub(crate) mod skill_task;
 
@@ -49,7 +47,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     if args.background.detach {
         return detach::start(args);
     }
-    let args = &detach::in_background(args)?;
+    let (given, args) = (args, &detach::in_background(args)?);
     let text = task_text(&args.input.task)?;
     // Signals are handled from here on.
     let mut signals = Signals::new()?;
@@ -66,6 +64,10 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         ..SessionRequest::default()
     };
     let session = Session::open(&args.with, request).await?;
+    let is_remote = args.input.place.is_remote(&session.config.user.restate);
+    if is_remote {
+        on_restate::refuse_run_options(given)?;
+    }
     let task = task(args, text, &session, replay.is_some()).await?;
     let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     if let (true, Some(first)) = (args.with.strict, spawned.warnings.first()) {
@@ -79,8 +81,8 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     }
     servers_must_be_approved(&spawned.agent, &tools)?;
     let show = detach::show(args);
-    let result = if args.input.place.on == On::Restate {
-        on_restate::run(args, &session, task, &mut signals).await?
+    let result = if is_remote {
+        run_remote(args, &session, task, show, &mut signals).await?
     } else if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
             Cached::Now(run, keep) => watch_and_keep(&session, &run, keep, show, &mut signals).await,
@@ -98,6 +100,23 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         print_divergences(&replay);
     }
     Ok(result.exit())
+}
+
+/// Runs a task on workers.
+async fn run_remote(
+    args: &RunArgs,
+    session: &Session,
+    task: Task,
+    show: Show,
+    signals: &mut Signals,
+) -> anyhow::Result<WatchResult> {
+    let remote = RemoteTask { task, place: &args.input.place, key: args.key.clone(), show };
+    let mut announce = detach::announcer(args);
+    let mut on_record = |_: &RunTree, record: &Record| {
+        announce(record);
+        None
+    };
+    on_restate::run(remote, session, signals, &mut on_record).await
 }
 
 /// Follows a run to its end and stores its result for later runs.

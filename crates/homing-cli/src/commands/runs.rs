@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::{
     cli::{journal::RunsArgs, run::JournalArgs},
     columns::{self, UnicodeWidthStr},
-    commands::which_run::in_project,
+    commands::{restate::refresh, which_run::in_project},
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -29,6 +29,9 @@ use crate::{
 
 pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     let journal = open_to_read(&args.journal)?;
+    if refresh::has_open(&journal)? {
+        super::wait_for(async { Ok(refresh::refresh_open(&journal).await?) })?;
+    }
     let since = args.since.map(before_now);
     let project = args.scope.project(None);
     if let Some(by) = &args.sum_by {

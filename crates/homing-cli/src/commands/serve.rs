@@ -19,6 +19,7 @@ use crate::{
         PublicArgs,
         run::{LimitArgs, OnQuestionArg, WithArgs},
     },
+    commands::restate::refresh,
     exit::{Exit, Trouble, TroubleKind},
     session::{Session, SessionRequest, working_folder},
     signals::Signals,
@@ -105,7 +106,11 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
         // Other users can see the arguments of programs, so the browser gets a link that works once.
         open_browser(&server.single_use_url());
     }
+    let copies = super::runs::open(&args.with.journal).ok().map(|journal| tokio::spawn(refresh::attend(journal)));
     let signal = signals.next().await;
+    if let Some(copies) = copies {
+        copies.abort();
+    }
     let left = server.stop();
     mcp.stop(GRACE).await;
     if left > 0 {

@@ -29,6 +29,7 @@ use homing_runtime::{
 };
 use uuid::Uuid;
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::ShowArgs,
     commands::which_run,
@@ -48,11 +49,12 @@ const MAX_LINES: usize = 12;
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open_to_read(&args.journal)?;
     let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
-    if let Some(remote) = super::restate::RemoteTree::find(&journal, found.tree).await? {
+    let remote = RemoteTree::find(&journal, found.tree).await?;
+    if let Some(remote) = &remote {
         remote.refresh(&journal).await?;
     }
     if args.follow {
-        follow(&journal, &found).await?;
+        follow(&journal, &found, remote.as_ref()).await?;
     }
     if args.positions {
         print(&positions(&journal, &found)?)?;
@@ -160,10 +162,13 @@ fn detail(fact: &Fact) -> String {
 }
 
 /// Prints progress until the run tree ends or its process is gone.
-async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
+async fn follow(journal: &SqliteJournal, found: &RunRef, remote: Option<&RemoteTree>) -> anyhow::Result<()> {
     let (mut board, mut next, mut waiting) = (Board::default(), 0, HashSet::new());
     loop {
-        let is_alive = journal.owner(found.tree).map_err(Trouble::from)?.is_some();
+        let is_alive = match remote {
+            Some(remote) => !remote.refresh(journal).await? && !journal.tree(found.tree)?.is_parked(),
+            None => journal.owner(found.tree).map_err(Trouble::from)?.is_some(),
+        };
         let records = journal.follow(found.tree, next).map_err(Trouble::from)?;
         next = records.last().map_or(next, |record: &std::sync::Arc<Record>| record.seq + 1);
         for record in records {

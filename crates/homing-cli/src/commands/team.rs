@@ -11,6 +11,7 @@ use homing_core::{
 use homing_otel::Telemetry;
 use homing_teams::{Pattern, Team};
 
+use super::on_restate::{self, RemoteTask};
 use crate::{
     cli::map_team_args::TeamArgs,
     exit::{Exit, Trouble, print},
@@ -36,13 +37,22 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
         print(&sanitize::inert(plan.trim_end()))?;
         return Ok(Exit::Done);
     }
+    let is_remote = args.place.is_remote(&session.config.user.restate);
+    if is_remote {
+        on_restate::refuse_options(&args.with)?;
+    }
     session.choose_model(&member(), false).await?;
     let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
     task.tags = args.tags.iter().cloned().collect();
     crate::telemetry::add_trace(&mut task);
     task.account.clone_from(&args.with.account);
-    let result =
-        super::run::follow(&session, task, args.key.clone(), args.output.show(), &mut signals, &mut |_| ()).await?;
+    let (key, show) = (args.key.clone(), args.output.show());
+    let result = if is_remote {
+        let remote = RemoteTask { task, place: &args.place, key, show };
+        on_restate::run(remote, &session, &mut signals, &mut |_, _| None).await?
+    } else {
+        super::run::follow(&session, task, key, show, &mut signals, &mut |_| ()).await?
+    };
     print_result::print_watched(&result, args.output.form(), session.homing.journal().is_some());
     Ok(result.exit())
 }

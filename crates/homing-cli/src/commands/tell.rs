@@ -3,8 +3,10 @@
 use homing::Task;
 use homing_core::{envelope::Status, short_id::short_id};
 use homing_otel::Telemetry;
-use homing_restate::Post;
-use homing_runtime::journal::{InboxRequest, sqlite::Posted};
+use homing_runtime::{
+    journal::{InboxRequest, sqlite::Posted},
+    placement::SegmentRequest,
+};
 
 use super::restate::RemoteTree;
 use crate::{
@@ -25,7 +27,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
     let described = which_run::described(&found);
     if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
-        if remote.post(&Post::Tell { run: found.run, message: text }).await? {
+        if remote.post(SegmentRequest::Tell { run: found.run, from: None, message: text }).await? {
             terminal::say(&format!("message delivered to {described} (on a worker)"));
             return Ok(Exit::Done);
         }

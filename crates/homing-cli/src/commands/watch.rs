@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::{
     answer,
+    restate::refresh,
     runs::millis_now,
     show::{notice_of_wait, waiting_for_budget},
     which_run,
@@ -49,7 +50,10 @@ pub(crate) async fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     let mut watcher = Watcher { journal, state, project };
     watcher.look()?;
     let mut screen = Screen::open()?;
-    watcher.watch(&mut screen).await
+    let copies = tokio::spawn(refresh::attend(watcher.journal.clone()));
+    let exit = watcher.watch(&mut screen).await;
+    copies.abort();
+    exit
 }
 
 struct Watcher {

@@ -1,6 +1,9 @@
 //! `homing worker`: serves runs to a Restate server.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use homing::OnQuestion;
 use homing_otel::Telemetry;
@@ -12,6 +15,7 @@ use crate::{
         restate::{SpreadArg, WorkerArgs},
         run::{OnQuestionArg, WithArgs},
     },
+    config::Config,
     exit::{Exit, Trouble},
     session::{Session, SessionRequest},
     signals::Signals,
@@ -20,26 +24,12 @@ use crate::{
 
 pub(crate) async fn run(args: &WorkerArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let server = super::restate::connect(&args.server).await?;
     let parks = args.with.approval.on_question == Some(OnQuestionArg::Park);
     let session =
         Session::open(&without_journal(&args.with), SessionRequest { telemetry, ..Default::default() }).await?;
+    let options = options(args, &session.config.user)?;
+    let server = super::restate::connect(&args.server, &session.config.user.restate).await?;
     session.catalog.ask_served_default().await;
-    let shared = args.shared_workspace.iter().map(|folder| {
-        let wrong = |error| Trouble::usage(format!("--shared-workspace {}: {error}", folder.display()));
-        std::fs::canonicalize(folder).map_err(wrong)
-    });
-    let options = WorkerOptions {
-        listen: args.listen,
-        advertise: args.advertise.clone().unwrap_or_else(|| format!("http://{}", args.listen)),
-        shared: shared.collect::<Result<_, _>>()?,
-        drain: args.drain,
-        spread: match args.spread {
-            SpreadArg::Never => Spread::Never,
-            SpreadArg::Auto => Spread::Auto,
-            SpreadArg::Always => Spread::Always,
-        },
-    };
     let (advertise, admin) = (options.advertise.clone(), server.admin().to_owned());
     let homing = session.homing.clone();
     let make = Arc::new(move |registry, journal| {
@@ -47,6 +37,7 @@ pub(crate) async fn run(args: &WorkerArgs, telemetry: Option<Telemetry>) -> anyh
         if parks {
             parts.config.on_question = OnQuestion::Park;
         }
+        homing_teams::install_recorded(&mut parts);
         Runtime::new(parts)
     });
     let worker = Worker::start(server, options, make).await.map_err(Trouble::from)?;
@@ -57,6 +48,34 @@ pub(crate) async fn run(args: &WorkerArgs, telemetry: Option<Telemetry>) -> anyh
     };
     worker.serve(stop).await;
     Ok(Exit::Done)
+}
+
+/// The address on which a worker listens, if nothing names another.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9080);
+
+fn options(args: &WorkerArgs, config: &Config) -> Result<WorkerOptions, Trouble> {
+    let accounts = config.accounts().map_err(Trouble::config)?;
+    let config = &config.restate;
+    let listen = args.listen.or(config.listen).unwrap_or(LISTEN);
+    let advertise = args.advertise.clone().or_else(|| config.advertise.as_ref().map(|url| url.0.clone()));
+    let mut shared = config.shared_folders()?;
+    for folder in &args.shared_workspace {
+        let wrong = |error| Trouble::usage(format!("--shared-workspace {}: {error}", folder.display()));
+        shared.push(std::fs::canonicalize(folder).map_err(wrong)?);
+    }
+    Ok(WorkerOptions {
+        listen,
+        advertise: advertise.unwrap_or_else(|| format!("http://{listen}")),
+        shared,
+        drain: args.drain,
+        spread: match args.spread {
+            SpreadArg::Never => Spread::Never,
+            SpreadArg::Auto => Spread::Auto,
+            SpreadArg::Always => Spread::Always,
+        },
+        live_host: args.live_host.clone().or_else(|| config.live_host.clone()),
+        accounts: accounts.into_iter().map(|(name, account)| (name, account.per_day_micros)).collect(),
+    })
 }
 
 /// The journal of a worker is the server. Questions are parked there, so the session needs no journal for them.

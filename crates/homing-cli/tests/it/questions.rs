@@ -151,3 +151,18 @@ fn plain_run_without_a_terminal_denies_and_asks_no_question() {
     let off = world.homing(&run(&["--journal", "off", "--on-question", "park", "push"]));
     assert_eq!(code(&off), 2, "a question that waits needs a journal: {}", err(&off));
 }
+
+#[test]
+fn parked_run_is_cancelled_although_no_process_drives_it() {
+    let (world, log) = world(false);
+    let parked = json(&world.homing(&run(&[&PARK[..], &["lead"]].concat())));
+    let (run_id, asked) = (parked["run"].as_str().unwrap(), world.provider.requests().len());
+    let cancelled = world.homing(&["cancel", run_id]);
+    assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
+    assert!(err(&cancelled).starts_with("cancelled run "), "{}", err(&cancelled));
+    let shown = json(&world.homing(&["show", run_id, "--json"]));
+    assert_eq!((&shown["status"], &shown["children"][0]["status"]), (&"cancelled".into(), &"cancelled".into()));
+    assert_eq!((questions(&world).len(), written(&log), world.provider.requests().len()), (0, 0, asked));
+    let again = world.homing(&["cancel", run_id]);
+    assert!(code(&again) != 0 && err(&again).contains("it already finished"), "{}", err(&again));
+}

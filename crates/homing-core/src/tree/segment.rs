@@ -27,6 +27,12 @@ pub struct Share {
     pub held: Reservation,
     /// The part of `held` that is for landings.
     pub landings: Reservation,
+    /// Tool calls.
+    #[serde(default)]
+    pub tool_calls: u64,
+    /// Runs.
+    #[serde(default)]
+    pub children: u64,
 }
 
 impl Share {
@@ -38,23 +44,48 @@ impl Share {
     /// Returns the sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        let Self { spent, held, landings } = *other;
-        Self { spent: self.spent + spent, held: self.held + held, landings: self.landings + landings }
+        Self {
+            spent: self.spent + other.spent,
+            held: self.held + other.held,
+            landings: self.landings + other.landings,
+            tool_calls: self.tool_calls.saturating_add(other.tool_calls),
+            children: self.children.saturating_add(other.children),
+        }
     }
 
     /// Returns the difference, or nothing where the other is larger.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
-        let Self { spent, held, landings } = *other;
-        Self { spent: self.spent - spent, held: self.held - held, landings: self.landings - landings }
+        Self {
+            spent: self.spent - other.spent,
+            held: self.held - other.held,
+            landings: self.landings - other.landings,
+            tool_calls: self.tool_calls.saturating_sub(other.tool_calls),
+            children: self.children.saturating_sub(other.children),
+        }
+    }
+
+    /// Returns the part of a limit that is used, if several segments can share the limit.
+    pub fn used(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Tokens => Some(self.total().tokens),
+            Limit::Cost => Some(self.total().cost_micros),
+            Limit::ToolCalls => Some(self.tool_calls),
+            Limit::Children => Some(self.children),
+            _ => None,
+        }
     }
 
     fn of(run: &Run) -> Self {
-        let usage = run.subtree.usage;
+        let Totals { usage, tool_calls, children, .. } = run.subtree;
         let used = Reservation { tokens: usage.tokens(), cost_micros: usage.cost_micros };
-        Self { spent: used + run.links.unknown, held: run.held, landings: run.links.landings }
+        let (held, landings) = (run.held, run.links.landings);
+        Self { spent: used + run.links.unknown, held, landings, tool_calls, children }
     }
 }
+
+/// Limits that several segments share.
+pub const SHARED_LIMITS: [Limit; 4] = [Limit::Tokens, Limit::Cost, Limit::ToolCalls, Limit::Children];
 
 /// Returns the first run of the segment that a run belongs to.
 pub fn segment_of(tree: &RunTree, id: Uuid) -> Option<Uuid> {
@@ -91,11 +122,10 @@ impl<'a> Segment<'a> {
         Self { tree, root }
     }
 
-    /// Returns the runs in whose limits on tokens and cost the segment takes part together with others, ancestors included.
+    /// Returns the runs in whose limits the segment takes part together with others, ancestors included.
     pub fn shared_holders(&self) -> Vec<Uuid> {
-        let is_limited = |run: &&Run| {
-            [Limit::Tokens, Limit::Cost].into_iter().any(|limit| matches!(run.limits.cap(limit), Cap::At(_)))
-        };
+        let is_limited =
+            |run: &&Run| SHARED_LIMITS.into_iter().any(|limit| matches!(run.limits.cap(limit), Cap::At(_)));
         let Some(top) = self.tree.get(self.root) else { return Vec::new() };
         let above = self.tree.lineage(self.root).skip(1);
         let mut holders: Vec<Uuid> = above.filter(is_limited).map(|run| run.id).collect();
@@ -146,8 +176,7 @@ impl<'a> Segment<'a> {
             run.links.parent = run.links.parent.as_ref().and_then(new_index);
             run.links.children = run.links.children.iter().filter_map(new_index).collect();
             if index < ancestors {
-                let Totals { usage, at_most_micros, .. } = top.subtree;
-                run.subtree = Totals { usage, at_most_micros, ..run.subtree };
+                run.subtree = Totals { turns: run.subtree.turns, ..top.subtree };
                 (run.held, run.links.landings, run.links.unknown) = (top.held, top.links.landings, top.links.unknown);
             }
             tree.by_id.insert(run.id, index);

@@ -13,7 +13,11 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::agent_loop::{Interrupt, active_run::ActiveRun};
+use crate::{
+    agent_loop::{Interrupt, active_run::ActiveRun},
+    journal::Commit,
+    ledger::record_call,
+};
 
 /// A call that is not made, with the reason that is recorded and the text that the model reads.
 #[derive(Debug)]
@@ -108,8 +112,8 @@ impl CallRecorder {
         }
     }
 
-    /// Records the beginning of a call, unless the limit of calls is reached or the run must land. The record is durable when this returns,
-    /// so that after a crash a call that may have acted is known to have begun.
+    /// Records the beginning of a call as [`CallRecorder::note_begin`] does. The record is durable when this returns, so that after
+    /// a crash a call that may have acted is known to have begun.
     pub(crate) async fn begin(
         &self,
         state: &CallState,
@@ -118,8 +122,22 @@ impl CallRecorder {
         replay: Replay,
         allowed_by: String,
     ) -> Result<(), CallError> {
+        let noted = self.note_begin(state, name, args, replay, allowed_by).await?;
+        Ok(noted.await.map_err(Interrupt::Journal)?)
+    }
+
+    /// Records the beginning of a call, unless the limit of calls is reached or the run must land. Only a call that changes nothing
+    /// may be made before the record is durable.
+    pub(crate) async fn note_begin(
+        &self,
+        state: &CallState,
+        name: &str,
+        args: &Value,
+        replay: Replay,
+        allowed_by: String,
+    ) -> Result<Commit, CallError> {
         if state.begun.is_some() {
-            return Ok(());
+            return Ok(Commit::Done(Ok(())));
         }
         if let Some(hit) = self.run.time_nearly_up() {
             let text = "not done: the time of this run is nearly up".to_owned();
@@ -129,13 +147,8 @@ impl CallRecorder {
         let trusts_project = !self.run.config().taint.project_is_untrusted;
         let origin = self.run.read(|run| Origin::of_call(name, &run.spawned.authority.own, trusts_project));
         let called = Called { key: state.key, call, replay, allowed_by, origin };
-        let recorded =
-            self.run.tree.record_if(self.run.id(), |tree| match tree.ledger().no_more_calls(self.run.id()) {
-                None => Ok(Fact::Called(Box::new(called))),
-                Some(hit) => Err(hit),
-            });
-        match recorded {
-            Ok(commit) => Ok(commit.await.map_err(Interrupt::Journal)?),
+        match record_call(&self.run.tree, self.run.id(), called).await.map_err(Interrupt::Journal)? {
+            Ok(commit) => Ok(commit),
             Err(hit) => {
                 let text = format!("not done: the limit of {} tool calls is reached", hit.limit);
                 Err(RefusedCall { why: CallRefusal::Limit(hit), text }.into())

@@ -211,7 +211,9 @@ impl ModelCalls {
         let reply = request.model.reply(model_request, &on_delta);
         let reply = self.scheduler.working(self.marking(permit, reply)).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
-        reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)))
+        let reply =
+            reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)));
+        reply.map_err(charge_timeout)
     }
 
     /// Stores once a second how much of the reply has arrived, so that a crash is charged by it. Deltas only count.
@@ -310,6 +312,15 @@ impl ModelCalls {
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => land(run, hit, request.least_hold()),
         })
     }
+}
+
+/// Charges a call that the run's time ended. The model's own timer may be the first to notice it; the provider has the request in
+/// either case, and may bill it.
+fn charge_timeout(mut failure: AskFailure) -> AskFailure {
+    if failure.error == ModelError::OutOfTime && failure.charge == Charge::Nothing {
+        failure.charge = Charge::Hold;
+    }
+    failure
 }
 
 /// The pieces of a reply while they arrive. Subscribers see them without secrets; a piece that may be the beginning of one is

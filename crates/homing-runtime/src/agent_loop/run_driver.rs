@@ -77,6 +77,12 @@ impl RunDriver {
         self.finish(ended).await;
     }
 
+    /// Records the end of a run that was asked to stop while nothing drove it.
+    pub(crate) async fn end_stopped(self) {
+        let ended = self.interrupted(Interrupt::Stopped);
+        self.finish(ended).await;
+    }
+
     /// The loop, with hooks at its start and before it ends.
     async fn drive_with_hooks(&self) -> Result<Ended, Interrupt> {
         self.wait_to_start().await?;

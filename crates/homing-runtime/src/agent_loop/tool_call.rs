@@ -23,6 +23,7 @@ use crate::{
         tool_host::ToolHost,
     },
     delegation::{self, child_report},
+    journal::Commit,
     on_demand,
     run_tools::{CallKind, call_kind},
     scheduler::{Scheduler, call_slot::CallSlot},
@@ -122,8 +123,14 @@ impl ToolCalls {
         let host = Arc::new(ToolHost::new(&self.run, Some(slot.clone()), &args));
         let context = self.run.tool_context(state.key, host.clone());
         let PermittedCall { args, by, notes } = self.permissions.check(&*tool, &context, args).await?;
-        self.recorder.begin(state, name, &args, tool.spec().replay, by).await?;
         let hooked = self.run.runtime.parts.hooks.as_ref().map(|hooks| (hooks, args.clone()));
+        let begun = self.recorder.note_begin(state, name, &args, tool.spec().replay, by).await?;
+        // Without an effect there is nothing that a crash could leave unknown: the next model call waits for both records, which
+        // then share a commit.
+        let may_wait = matches!(begun, Commit::Pending(_)) && tool.spec().only_reads() && hooked.is_none();
+        if !may_wait {
+            begun.await.map_err(Interrupt::Journal)?;
+        }
         let output = with_notes(self.execute(&*tool, &context, args, &host).await?, notes);
         let Some((hooks, args)) = hooked else { return Ok(output) };
         let call = HookCall { tool: name.to_owned(), args };

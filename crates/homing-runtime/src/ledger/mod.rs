@@ -14,6 +14,7 @@
 //! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
 //! settled at zero.
 
+mod count;
 mod slice;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use homing_core::{
 };
 use tokio::sync::futures::Notified;
 
+pub(crate) use self::count::{record_call, record_child};
 use self::slice::SliceFit;
 use crate::{
     agent_loop::Interrupt,
@@ -166,7 +168,7 @@ impl Reservations {
         let mut fit = AccountFit::NotNeeded;
         for output in [size.output, size.floor.min(size.output)] {
             let Fit::Fits { max_output, hold, .. } = self.fit(AskSize { output, ..size }, rates) else { break };
-            fit = match self.tree.journal.hold_at_account(&account, hold).await? {
+            fit = match self.tree.journal.hold_at_account(&account, self.live_run.run, hold).await? {
                 AccountHold::Held => return Ok(AccountFit::Held(AccountPart { account, max_output, hold })),
                 AccountHold::Later => AccountFit::Later,
                 AccountHold::Full(hit) => AccountFit::Full(hit),
@@ -177,7 +179,7 @@ impl Reservations {
 
     fn settle_at_account(&self, account: Option<AccountPart>, used: Usage) {
         if let Some(AccountPart { account, hold, .. }) = account {
-            self.tree.journal.settle_at_account(&account, hold, used);
+            self.tree.journal.settle_at_account(&account, self.live_run.run, hold, used);
         }
     }
 }

@@ -5,7 +5,7 @@ use homing_core::{
     fact::Reservation,
     ledger::{AskSize, Fit},
     model::Rates,
-    tree::{RunTree, segment::landing_hold},
+    tree::{RunTree, Share, segment::landing_hold},
 };
 
 use super::Reservations;
@@ -41,7 +41,7 @@ impl Reservations {
             match self.fit(size, rates) {
                 Fit::Fits { max_output, hold, landing } => {
                     let need = hold + landing - self.tree.read_run(run, landing_hold);
-                    if reserve_share(&self.tree, run, need).await? {
+                    if reserve_share(&self.tree, run, held(need)).await?.is_none() {
                         return Ok(SliceFit::Held(Slice { max_output, need }));
                     }
                 }
@@ -71,11 +71,15 @@ impl Reservations {
     /// tree.
     pub(super) fn within_slice(&self, tree: &RunTree, slice: Option<&Slice>, fit: Fit) -> Fit {
         let (Some(slice), Some(segment)) = (slice, &self.tree.segment) else { return fit };
-        segment.grant_used(self.live_run.run);
+        segment.grant_used(self.live_run.run, &held(slice.need));
         let Fit::Fits { hold, landing, .. } = &fit else { return fit };
-        let held = tree.get(self.live_run.run).map(landing_hold).unwrap_or_default();
-        let need = *hold + *landing - held;
+        let kept = tree.get(self.live_run.run).map(landing_hold).unwrap_or_default();
+        let need = *hold + *landing - kept;
         let is_within = need.tokens <= slice.need.tokens && need.cost_micros <= slice.need.cost_micros;
         if is_within { fit } else { Fit::Later }
     }
+}
+
+fn held(need: Reservation) -> Share {
+    Share { held: need, ..Share::default() }
 }

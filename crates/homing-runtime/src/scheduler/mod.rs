@@ -167,6 +167,7 @@ impl Scheduler {
 
     /// Waits until the provider accepts requests again; fails at once if that is beyond the run's time.
     pub(crate) async fn wait_for_provider(&self, rate_limiter: &RateLimiter) -> Result<(), Interrupt> {
+        self.waiting(rate_limiter.refresh(&*self.tree.journal)).await?;
         while let Some(wait) = self.provider_pause(rate_limiter) {
             if self.time_left().is_some_and(|(left, _)| Duration::from_millis(left) < wait) {
                 let message =

@@ -53,6 +53,11 @@ impl RateLimiter {
         }
     }
 
+    /// Learns of pauses that other processes have set.
+    pub(crate) async fn refresh(&self, journal: &dyn Journal) {
+        journal.refresh_rate_limit(&self.name).await;
+    }
+
     /// The time to wait before the next call, if calls are paused. Jitter spreads the calls that follow a pause.
     pub(crate) fn pause(&self, clock: &dyn Clock, ids: &dyn IdSource, journal: &dyn Journal) -> Option<Duration> {
         let here = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);

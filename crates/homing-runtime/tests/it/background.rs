@@ -81,10 +81,10 @@ async fn message_to_a_live_run_is_read_after_its_step() {
     let (runtime, _) = TestSetup::new([agent("a")], model).tools([nap]).open();
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    assert!(run.tell("hurry up"));
+    assert!(run.tell_if_open("hurry up"));
     let envelope = wait_for(&run).await;
     assert_eq!(envelope.output, "heard: hurry up");
-    assert!(!run.tell("too late"));
+    assert!(!run.tell_if_open("too late"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn message_of_the_host_wakes_a_waiting_lead_at_once() {
     let (runtime, _) = setup.open();
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    assert!(run.tell("how far are you?"));
+    assert!(run.tell_if_open("how far are you?"));
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert!(run.log().iter().any(|line| line.contains("heard: how far are you?")), "{:?}", run.log());
     assert_eq!(wait_for(&run).await.output, "9 messages");

@@ -1,17 +1,23 @@
 //! Cancellation: it reaches all descendants promptly and keeps partial results.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use homing_core::{
     envelope::Status,
     fact::CancelledBy,
+    limits::Limits,
     model::{AskFailure, ModelError},
     scripted_model::{call, say},
+    tool::Replay,
 };
-use homing_runtime::{RuntimeConfig, Task};
+use homing_runtime::{
+    Runtime, RuntimeConfig, Task,
+    journal::{Claim, Journal, MemoryJournal},
+};
 use serde_json::json;
+use uuid::Uuid;
 
-use crate::support::{TestModel, TestSetup, TestTool, agent, wait_for};
+use crate::support::{SimulatedWorld, TestModel, TestSetup, TestTool, agent, wait_for};
 
 #[tokio::test(start_paused = true)]
 async fn inv17_cancel_reaches_queued_asking_acting_sleeping_and_background_runs() {
@@ -141,4 +147,64 @@ async fn inv18_failed_child_does_not_lose_its_siblings_results() {
     let (envelope, _) = TestSetup::new(["lead", "good", "bad"].map(agent), model).run(Task::new("lead", "go")).await;
     assert!(envelope.output.contains("treasure") && envelope.output.contains("I had found"), "{}", envelope.output);
     assert_eq!((envelope.children[1].output.as_str(), envelope.children[1].partial), ("I had found", true));
+}
+
+/// Starts a lead whose two workers sleep, and returns the records of that moment as a journal of which no process is left.
+async fn interrupted(setup: &TestSetup) -> (Uuid, Arc<MemoryJournal>) {
+    let (runtime, journal) = setup.open();
+    let run = runtime.spawn(Task::new("lead", "go")).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(run.envelope().all().len(), 3, "{}", run.envelope().tree());
+    (run.id(), MemoryJournal::with(journal.records(run.id())))
+}
+
+fn lead_and_workers() -> (Arc<TestModel>, Arc<TestTool>, TestSetup) {
+    let model = TestModel::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([
+                ("delegate", json!({"agent": "worker", "task": "x"})),
+                ("delegate", json!({"agent": "worker", "task": "y"})),
+            ]),
+            ("lead", _) => say("finished"),
+            ("worker", 1) => call([("nap", json!({}))]),
+            _ => say("slept"),
+        })
+    });
+    let nap = TestTool::new("nap", Replay::Safe, Duration::from_secs(60), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("worker")], model.clone()).tools([nap.clone()]);
+    (model, nap, setup)
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_ends_a_tree_that_no_process_drives_without_a_step() {
+    let (model, nap, setup) = lead_and_workers();
+    let (tree, journal) = interrupted(&setup).await;
+    let before = (model.times_asked(), nap.times_called());
+    let runtime = Runtime::new(setup.parts(journal.clone(), SimulatedWorld::after(100)));
+    let envelope = runtime.cancel(tree, tree, CancelledBy::Host).await.unwrap();
+    assert!(envelope.all().iter().all(|run| run.status == Status::Cancelled), "{}", envelope.tree());
+    assert_eq!((model.times_asked(), nap.times_called()), before);
+    let fold = journal.fold(tree).await.unwrap();
+    assert!(fold.runs().iter().all(|run| run.ended.is_some()), "the ends are recorded");
+    assert_eq!(fold.last_epoch(), 2, "by a new owner");
+    let again = runtime.cancel(tree, tree, CancelledBy::Signal).await.unwrap();
+    assert_eq!(again.status, Status::Cancelled, "an earlier result is returned");
+    assert!(runtime.cancel(tree, Uuid::nil(), CancelledBy::Host).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_of_a_child_leaves_the_rest_of_an_interrupted_tree_to_resume() {
+    let (_, _, setup) = lead_and_workers();
+    let (tree, journal) = interrupted(&setup).await;
+    let child = journal.fold(tree).await.unwrap().runs()[1].id;
+    let runtime = Runtime::new(setup.parts(journal.clone(), SimulatedWorld::after(100)));
+    let envelope = runtime.cancel(tree, child, CancelledBy::Host).await.unwrap();
+    assert_eq!((envelope.run, envelope.status), (child, Status::Cancelled));
+    let fold = journal.fold(tree).await.unwrap();
+    let open = fold.runs().iter().filter(|run| run.ended.is_none()).count();
+    assert_eq!((open, runtime.roots().len()), (2, 0), "its parent and sibling are not driven");
+    let resumed = runtime.resume(tree, Claim::IfGone, Limits::default()).await.unwrap();
+    let envelope = wait_for(&resumed).await;
+    let statuses: Vec<Status> = envelope.all().iter().map(|run| run.status).collect();
+    assert_eq!(statuses, [Status::Done, Status::Cancelled, Status::Done], "{}", envelope.tree());
 }

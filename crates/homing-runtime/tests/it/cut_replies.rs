@@ -172,7 +172,7 @@ async fn message_sent_meanwhile_does_not_hide_the_cut() {
     let run = runtime.spawn(task()).unwrap();
     // Time is paused: this is in the middle of the first model call.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(run.tell("and hurry"));
+    assert!(run.tell_if_open("and hurry"));
     let envelope = wait_for(&run).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "ab"));
     assert!(heard.lock().unwrap()[1].contains("cut off at"), "{:?}", heard.lock().unwrap());

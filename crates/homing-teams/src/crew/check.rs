@@ -19,6 +19,7 @@ use crate::{
 /// A check of a task's result. All parts that are set must accept it; otherwise the task is executed again, with the feedback.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct TaskCheck {
     /// JSON schema that the result must match: its data, or its text as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -58,6 +58,10 @@ pub enum ApprovalState<'a> {
 
 impl McpApprovals {
     /// Loads the approvals from a file; a missing file means none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read or is damaged.
     pub fn load(path: &Path) -> io::Result<Self> {
         match std::fs::read(path) {
             Ok(json) => Ok(serde_json::from_slice(&json)?),
@@ -67,6 +71,10 @@ impl McpApprovals {
     }
 
     /// Saves the approvals to a file that only the user can read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         crate::trust::save_private(path, &serde_json::to_vec_pretty(self)?)
     }

@@ -85,6 +85,10 @@ pub struct ServerConfigError {
 
 impl ServerConfig {
     /// Parses one entry of `mcpServers`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the entry has not exactly one of a command and an address, or if a field is invalid.
     pub fn parse(name: &str, value: &Value) -> Result<Self, ServerConfigError> {
         let bad = |why: &str| ServerConfigError { name: name.to_owned(), why: why.to_owned() };
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);

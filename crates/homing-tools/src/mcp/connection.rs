@@ -162,6 +162,10 @@ impl McpScope {
     }
 
     /// Starts a server and lists its tools, for the user to approve.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server cannot be started or reached, or does not speak the protocol.
     pub async fn discover(&self, config: &ServerConfig) -> Result<ToolListing, McpError> {
         let connection = self.connection(config);
         let mut state = connection.state.lock().await;
@@ -169,6 +173,10 @@ impl McpScope {
     }
 
     /// Returns the approved tools of a server. The server is started when one of them is called.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the user has not approved the tools of the server, or if they have changed since.
     pub fn tools(&self, config: &ServerConfig, approvals: &McpApprovals) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         match approvals.state(config) {
             ApprovalState::Unknown => Err(McpError::NotApproved(config.name.clone())),

@@ -116,6 +116,10 @@ impl Commands {
     }
 
     /// Runs a command to its end; see [`homing_sandbox::process::Running::finish`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if no sandbox is available, the policy cannot be applied, or the command cannot be started.
     pub async fn run(
         &self,
         command: ShellCommand<'_>,

@@ -36,6 +36,10 @@ pub struct SettingsError {
 
 impl ClaudeSettings {
     /// Parses a settings file; `from` names it in messages.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file is not JSON of the expected form, or contains a rule that cannot be parsed.
     pub fn parse(from: &str, bytes: &[u8]) -> Result<Self, SettingsError> {
         let bad = |why: String| SettingsError { from: from.to_owned(), why };
         let json: Value = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use homing::{
-    AttachedContent, Attachment, Fork, Image, Limits, RunHandle, SpawnError, Status, Submission, Task,
+    AttachedContent, Attachment, CancelledBy, Fork, Image, Limits, RunHandle, SpawnError, Status, Submission, Task,
     crates::{
         core::trace_context::TraceContext,
         runtime::journal::{
@@ -184,14 +184,6 @@ async fn find(server: &Server, call: &Call) -> Result<RunRef, Problem> {
     blocking(move || Ok(journal.find(&id, None)?)).await
 }
 
-/// Sends a request to the process that drives a run. Fails if there is none.
-async fn post(server: &Server, found: &RunRef, request: InboxRequest) -> Result<u32, Problem> {
-    match server.watch.journal.post(request).await? {
-        Posted::ToOwner { pid, .. } => Ok(pid),
-        Posted::NoOwner => Err(not_running(server, found).await?),
-    }
-}
-
 async fn not_running(server: &Server, found: &RunRef) -> Result<Problem, Problem> {
     let status = status_of(server, found).await?;
     let id = found.tree;
@@ -214,9 +206,23 @@ fn done(found: &RunRef, message: String, command: String) -> Outcome {
 pub(crate) async fn cancel(server: Arc<Server>, call: Call) -> Outcome {
     let found = find(&server, &call).await?;
     let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: BY.to_owned() };
-    let pid = post(&server, &found, request).await?;
     let command = format!("homing cancel {}", found.run);
-    done(&found, format!("process {pid} was asked to stop run {} and the runs below it", found.place), command)
+    let message = match server.watch.journal.post(request).await? {
+        Posted::ToOwner { pid, .. } => {
+            format!("process {pid} was asked to stop run {} and the runs below it", found.place)
+        }
+        Posted::NoOwner if status_of(&server, &found).await?.is_over() => {
+            return Err(not_running(&server, &found).await?);
+        }
+        // It waits for an answer, or its process is gone: its end is recorded here.
+        Posted::NoOwner => {
+            let project = server.projects.of_tree(&server.watch.journal, found.tree).await?;
+            let cancelled = project.homing().runtime().cancel(found.tree, found.run, CancelledBy::Other(BY.to_owned()));
+            cancelled.await.map_err(|error| spawn_problem(&*project, error))?;
+            format!("run {} and the runs below it are cancelled", found.place)
+        }
+    };
+    done(&found, message, command)
 }
 
 /// The body of a request that needs none.
@@ -294,7 +300,7 @@ pub(crate) async fn resume(server: Arc<Server>, call: Call) -> Outcome {
     if let Some(message) = body.message.filter(|message| !message.trim().is_empty()) {
         command = format!("{command} && homing tell {} {}", found.run, quoted(&message));
         // Through the handle, not the inbox: the run must read it before its next reply ends it.
-        run.of(found.run).map(|run| run.tell(&message));
+        run.of(found.run).map(|run| run.tell_if_open(&message));
     }
     let status = run.status();
     let message = if status.is_over() {
@@ -348,7 +354,7 @@ pub(crate) async fn fork(server: Arc<Server>, call: Call) -> Outcome {
     })?;
     server.watch.channels.attach(&run);
     if let Some(message) = body.message.as_deref().filter(|message| !message.trim().is_empty()) {
-        run.tell(message);
+        run.tell_if_open(message);
     }
     let command = format!("homing fork {} --at {}", found.tree, body.seq);
     let (tree, run) = (run.tree_id(), run.id());

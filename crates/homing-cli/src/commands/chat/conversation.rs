@@ -149,7 +149,7 @@ impl Conversation {
     /// Sends a message: to the run that is under way, or as the next turn.
     fn send(&mut self, text: &str) {
         if let Some(active) = &self.active {
-            if !active.run.tell(text) {
+            if !active.run.tell_if_open(text) {
                 self.chat.problem("the run has just ended; send it again");
             }
             return;
@@ -202,6 +202,8 @@ impl Conversation {
         // The model of a team is its program.
         task.model = self.model.clone().or(skill_model).filter(|_| !homing_teams::is_team_agent(agent));
         task.skill = skill;
+        // The rules of this session hold, not those of the one that is continued.
+        task.policy = None;
         task.account.clone_from(&self.with.account);
         if let Some(run) = &self.previous {
             task.tags.insert("continues".to_owned(), run.id().to_string());

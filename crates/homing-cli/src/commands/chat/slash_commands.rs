@@ -42,7 +42,9 @@ impl Conversation {
                 None => self.chat.note("nothing is running"),
                 Some(active) => match run_at(&active.run, &place) {
                     None => self.chat.problem(unknown_place(&place)),
-                    Some(run) if run.tell(&message) => self.chat.note(format!("message delivered to run {place}")),
+                    Some(run) if run.tell_if_open(&message) => {
+                        self.chat.note(format!("message delivered to run {place}"))
+                    }
                     Some(_) => self.chat.problem(format!("run {place} has ended")),
                 },
             },

@@ -2,7 +2,7 @@
 //! record is missing.
 
 use homing_core::fact::{Fact, Record};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OptionalExtension, params};
 use uuid::Uuid;
 
 use crate::journal::{
@@ -24,6 +24,8 @@ pub(super) struct Records<'a> {
     pub(super) owned: &'a mut OwnedTrees,
     pub(super) batch: &'a mut Batch,
     pub(super) points: &'a mut FailpointCounter,
+    /// Compiled at the first record: looking it up for each record takes longer than some of its work.
+    pub(super) insertion: Option<CachedStatement<'a>>,
 }
 
 impl Records<'_> {
@@ -89,8 +91,10 @@ impl Records<'_> {
     fn insert(&mut self, row: &Row) -> Result<(), JournalError> {
         self.points.pass();
         let owned = self.owned.trees.get_mut(&row.record.tree).expect("append has looked it up");
-        let inserted = insert_record(self.connection, row)
-            .and_then(|()| index::update(self.connection, &row.record, &row.tree, &row.run, &mut owned.last_models));
+        let Row { record, tree, run, .. } = row;
+        let inserted = insert_record(self.connection, &mut self.insertion, row).and_then(|()| {
+            index::update(self.connection, record, tree, run, &mut owned.last_models, &mut self.batch.usage)
+        });
         match inserted {
             Ok(()) => {
                 self.batch.grown.insert(row.record.tree);
@@ -219,7 +223,11 @@ fn insert_tree(connection: &Connection, record: &Record, owner: &str) -> rusqlit
     Ok(())
 }
 
-fn insert_record(connection: &Connection, row: &Row) -> rusqlite::Result<()> {
+fn insert_record<'a>(
+    connection: &'a Connection,
+    insertion: &mut Option<CachedStatement<'a>>,
+    row: &Row,
+) -> rusqlite::Result<()> {
     for long in &row.long_texts {
         connection
             .prepare_cached("INSERT OR IGNORE INTO bodies (hash, text) VALUES (?1, ?2)")?
@@ -229,10 +237,13 @@ fn insert_record(connection: &Connection, row: &Row) -> rusqlite::Result<()> {
             .execute([&row.tree, &long.hash])?;
     }
     let columns = row.columns();
-    let mut statement = connection.prepare_cached(
-        "INSERT INTO records (tree, seq, at, epoch, run, place, kind, body, crc)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?;
+    let statement = match insertion {
+        Some(statement) => statement,
+        None => insertion.insert(connection.prepare_cached(
+            "INSERT INTO records (tree, seq, at, epoch, run, place, kind, body, crc)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?),
+    };
     statement.execute(params![
         columns.tree,
         columns.seq,

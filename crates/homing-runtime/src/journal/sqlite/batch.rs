@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, sqlite::index::BatchUsage};
 
 /// One batch of writes, which becomes one commit.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct Batch {
     pub(super) begun: Vec<Uuid>,
     /// Trees that this process released in this batch.
     pub(super) released: Vec<Uuid>,
+    /// Usage that is written at the end of the batch.
+    pub(super) usage: BatchUsage,
     /// SQLite's `data_version`: it changes when another connection commits.
     pub(super) data_version: Option<i64>,
     /// The error that makes the whole batch fail.

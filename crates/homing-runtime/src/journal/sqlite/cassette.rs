@@ -43,6 +43,10 @@ struct CassetteFile {
 
 impl Cassette {
     /// Makes a cassette of the records of one tree, complete and from its beginning.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no records, or if they do not form one whole tree.
     pub fn from_records(records: Vec<Arc<Record>>) -> Result<Self, CassetteError> {
         let broken = |what: String| CassetteError::Broken(what);
         let tree = records.first().ok_or_else(|| broken("there are no records".to_owned()))?.tree;
@@ -67,6 +71,10 @@ impl Cassette {
     }
 
     /// The cassette as JSON, one record per line. Every string, including object keys, is passed through `redact`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a record cannot be written as JSON.
     pub fn write(&self, redact: &dyn Fn(&str) -> String) -> Result<String, CassetteError> {
         let mut lines = Vec::with_capacity(self.records.len());
         for record in &self.records {
@@ -81,6 +89,10 @@ impl Cassette {
     }
 
     /// Reads a cassette. Unknown fields and facts are errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not a cassette, or one of a newer version.
     pub fn read(text: &str) -> Result<Self, CassetteError> {
         let unreadable = |error: serde_json::Error| CassetteError::Unreadable(error.to_string());
         #[derive(Deserialize)]
@@ -103,6 +115,10 @@ impl Cassette {
 
 impl SqliteJournal {
     /// The records of a tree as a cassette.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tree is unknown or pruned, or if the journal cannot be read.
     pub fn cassette(&self, tree: Uuid) -> Result<Cassette, JournalError> {
         Cassette::from_records(self.follow(tree, 0)?).map_err(|error| JournalError::Damaged(error.to_string()))
     }

@@ -36,10 +36,11 @@ fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
         "UPDATE trees SET owner = ?2, epoch = ?3 WHERE id = ?1",
         params![tree.to_string(), txn.me.id, epoch],
     )?;
-    let records = txn.records();
+    let mut records = txn.records();
     let owned = OwnedTree::new(epoch, next.seq, next.steps, next.last_at, records.batch.data_version);
     records.owned.trees.insert(tree, owned);
-    txn.records().append(row)?;
+    records.append(row)?;
+    drop(records);
     txn.ownership().release(tree)
 }
 
@@ -47,7 +48,9 @@ fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
 mod tests {
     use homing_core::{
         definition::AgentDefinition,
+        envelope::Status,
         fact::ON_RESTATE,
+        limits::Limits,
         model::SingleModel,
         registry::Registry,
         scripted_model::{FunctionModel, say},
@@ -56,7 +59,10 @@ mod tests {
     use super::*;
     use crate::{
         Runtime, RuntimeParts, Task,
-        journal::{Claim, Journal, MemoryJournal, sqlite::SqliteOptions},
+        journal::{
+            Claim, InboxRequest, Journal, MemoryJournal,
+            sqlite::{Filter, Posted, SqliteOptions, take_for_workers},
+        },
     };
 
     #[tokio::test]
@@ -80,8 +86,17 @@ mod tests {
         journal.copy(records[..2].to_vec()).await.unwrap();
         assert!(matches!(journal.claim(tree, Claim::Force).await, Err(JournalError::Owned { .. })));
         assert!(journal.copy(records[3..].to_vec()).await.is_err(), "a record is missing");
+        let cancel = InboxRequest::Cancel { tree, run: tree, by: "a test".to_owned() };
+        assert!(matches!(journal.post(cancel.clone()).await, Ok(Posted::ToOwner { .. })), "a host passes it on");
+        let more = InboxRequest::Extend { tree, run: tree, more: Limits::default() };
+        assert_eq!(journal.post(more).await, Ok(Posted::NoOwner), "workers raise no limits");
+        assert_eq!(take_for_workers(&journal).await, Ok(vec![cancel.clone()]));
+        assert_eq!(take_for_workers(&journal).await, Ok(vec![]));
+        let row = journal.runs(&Filter::default()).unwrap().remove(0);
+        assert_eq!((row.status, journal.envelope(tree).unwrap().status), (Status::Running, Status::Running));
         journal.copy(records.clone()).await.unwrap();
         assert_eq!(journal.load(tree).await.unwrap(), records);
         assert_eq!(journal.envelope(tree).unwrap().output, "done");
+        assert_eq!(journal.post(cancel).await, Ok(Posted::NoOwner), "it has ended");
     }
 }

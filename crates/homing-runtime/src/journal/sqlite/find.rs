@@ -55,6 +55,20 @@ impl RunRef {
     }
 }
 
+/// The value of a tag of a tree whose records are kept. Nothing of the tree is folded.
+///
+/// # Errors
+///
+/// Fails if the journal cannot be read.
+pub fn tree_tag(journal: &SqliteJournal, tree: Uuid, name: &str) -> Result<Option<String>, JournalError> {
+    let sql =
+        "SELECT value FROM trees, json_each(trees.tags) WHERE trees.id = ?1 AND json_each.key = ?2 AND NOT pruned";
+    journal.read(|connection| {
+        let mut statement = connection.prepare_cached(sql)?;
+        Ok(statement.query_row([tree.to_string().as_str(), name], |row| row.get(0)).optional()?)
+    })
+}
+
 /// Error of a look-up that found no single run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use homing_core::question::{Answer, QuestionId};
+use homing_core::{
+    fact::ON_RESTATE,
+    question::{Answer, QuestionId},
+};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Deserialize;
 use serde_json::json;
@@ -19,11 +22,11 @@ use crate::journal::{
 /// The outcome of a request to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Posted {
-    /// The request is in the inbox of the tree's owner.
+    /// The request is in the inbox of the tree's owner, or of this process, which passes it on to a worker.
     ToOwner {
-        /// The owner's process ID.
+        /// The process ID.
         pid: u32,
-        /// The owner's machine.
+        /// The machine.
         host: String,
     },
     /// The tree has no living owner: it has ended or was interrupted, and nothing was posted.
@@ -56,7 +59,12 @@ impl Inbox<'_> {
             }
         };
         let owner = owner_of(self.connection, *tree)?.ok_or(JournalError::NoSuchTree(*tree))?;
-        let Some(owner) = owner.filter(|owner| owner.is_alive(self.me)) else { return Ok(Posted::NoOwner) };
+        let is_passed_on = || Ok::<_, JournalError>(kind != "extend" && is_on_workers(self.connection, *tree)?);
+        let owner = match owner.filter(|owner| owner.is_alive(self.me)) {
+            Some(owner) => owner,
+            None if is_passed_on()? => self.me.clone(),
+            None => return Ok(Posted::NoOwner),
+        };
         let sql = "INSERT INTO inbox (tree, run, kind, body, at) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.connection.execute(sql, params![tree.to_string(), run.to_string(), kind, body, int(now())])?;
         Ok(Posted::ToOwner { pid: owner.pid, host: owner.host })
@@ -64,10 +72,19 @@ impl Inbox<'_> {
 
     /// Takes the requests for trees that this process owns, oldest first.
     pub(super) fn take(&self) -> Result<Vec<InboxRequest>, JournalError> {
-        let mut statement = self.connection.prepare_cached(
-            "DELETE FROM inbox WHERE tree IN (SELECT id FROM trees WHERE owner = ?1) RETURNING id, tree, run, kind, body",
-        )?;
-        let rows = statement.query_map([&self.me.id], |row| {
+        self.take_where("owner = ?1", &self.me.id)
+    }
+
+    /// Takes the requests for trees that workers drive, oldest first.
+    pub(super) fn take_for_workers(&self) -> Result<Vec<InboxRequest>, JournalError> {
+        self.take_where("owner IS NULL AND EXISTS (SELECT 1 FROM json_each(tags) WHERE key = ?1)", ON_RESTATE)
+    }
+
+    fn take_where(&self, trees: &str, value: &str) -> Result<Vec<InboxRequest>, JournalError> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "DELETE FROM inbox WHERE tree IN (SELECT id FROM trees WHERE {trees}) RETURNING id, tree, run, kind, body",
+        ))?;
+        let rows = statement.query_map([value], |row| {
             let columns: [String; 4] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
             Ok((row.get::<_, i64>(0)?, columns))
         })?;
@@ -88,6 +105,13 @@ fn request(tree: &str, run: &str, kind: &str, body: String) -> Option<InboxReque
         }
         _ => None,
     }
+}
+
+/// Returns whether workers drive the tree, and it has not ended.
+fn is_on_workers(connection: &Connection, tree: Uuid) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM trees JOIN runs ON runs.id = trees.id JOIN json_each(trees.tags)
+               WHERE trees.id = ?1 AND json_each.key = ?2 AND runs.ended IS NULL)";
+    connection.query_row(sql, [&tree.to_string(), ON_RESTATE], |row| row.get(0))
 }
 
 /// The tree's owner, if it has one; `None` if there is no such tree.

@@ -1,7 +1,10 @@
 //! Maintains the index of runs and their usage in the same transaction as the records, so that listing thousands of runs
 //! folds none of them. Everything here can be derived from the records.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use homing_core::{
     fact::{Fact, Purpose, Record, Spawned},
@@ -27,33 +30,107 @@ pub(super) fn day(at: u64) -> i64 {
 pub(super) struct LastModels(HashMap<Uuid, LastModel>);
 
 struct LastModel {
-    model: String,
+    model: Arc<str>,
     is_turn: bool,
 }
 
-/// Updates the index with one record.
+/// Usage that a record adds to that of its run.
+struct AddedUsage {
+    run: Uuid,
+    model: Arc<str>,
+    day: i64,
+    tree: Uuid,
+    figures: Figures,
+}
+
+/// Input, cached input, output, cost, the estimated part of the cost, turns and tool calls, as the table has them.
+type Figures = [i64; 7];
+
+/// The usage of a batch, which is written once for each run: a reply and the calls in it are usually in the same batch.
+#[derive(Default)]
+pub(super) struct BatchUsage(Vec<AddedUsage>);
+
+impl BatchUsage {
+    /// A mark for [`BatchUsage::undo`].
+    pub(super) fn mark(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes back what was added since the mark.
+    pub(super) fn undo(&mut self, mark: usize) {
+        self.0.truncate(mark);
+    }
+
+    fn add(&mut self, record: &Record, model: Arc<str>, used: &Usage, turns: i64, tool_calls: i64) {
+        // Sums must stay within an integer, whatever a provider reports.
+        let bounded = |figure: u64| int(figure.min(1 << 52));
+        let cost = bounded(used.cost_micros);
+        // The column has the estimated part of the cost, at least 1 if there is any: earlier versions wrote 1 for `true`.
+        let estimated = if used.estimated { cost.max(1) } else { 0 };
+        let figures =
+            [bounded(used.input), bounded(used.cached), bounded(used.output), cost, estimated, turns, tool_calls];
+        self.0.push(AddedUsage { run: record.run, model, day: day(record.at), tree: record.tree, figures });
+    }
+
+    /// Writes the sums.
+    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        self.0.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO spend (run, model, day, tree, input, cached, output, cost_micros, estimated, turns, tool_calls)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (run, model, day) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
+             output = output + excluded.output, cost_micros = cost_micros + excluded.cost_micros,
+             estimated = estimated + excluded.estimated, turns = turns + excluded.turns,
+             tool_calls = tool_calls + excluded.tool_calls",
+        )?;
+        for same in self.0.chunk_by(|one, other| one.key() == other.key()) {
+            let AddedUsage { run, model, day, tree, .. } = &same[0];
+            let model: &str = model;
+            let sum = |sums: Figures, added: &AddedUsage| std::array::from_fn(|at| sums[at] + added.figures[at]);
+            let [input, cached, output, cost, estimated, turns, tool_calls] = same.iter().fold(Figures::default(), sum);
+            let (run, tree) = (run.to_string(), tree.to_string());
+            statement
+                .execute(params![run, model, day, tree, input, cached, output, cost, estimated, turns, tool_calls])?;
+        }
+        self.0.clear();
+        Ok(())
+    }
+}
+
+impl AddedUsage {
+    fn key(&self) -> (Uuid, &str, i64) {
+        (self.run, &self.model, self.day)
+    }
+}
+
+/// Updates the index with one record. Usage is added to that of the batch.
 pub(super) fn update(
     connection: &Connection,
     record: &Record,
     tree: &str,
     run: &str,
     last_models: &mut LastModels,
+    usage: &mut BatchUsage,
 ) -> rusqlite::Result<()> {
-    let spend = |last_models: &mut LastModels, used: &Usage, tool_calls: u32, is_reply: bool| {
+    let mut spend = |last_models: &mut LastModels, used: &Usage, tool_calls: i64, is_reply: bool| {
         // Another tree paid for what a fork took over.
         if record.is_inherited() {
             return Ok(());
         }
         let last = last_models.of(connection, record)?;
-        let turns = u32::from(is_reply && last.is_turn);
-        add_usage(connection, (tree, run, &last.model, day(record.at)), used, turns, tool_calls)
+        let turns = i64::from(is_reply && last.is_turn);
+        usage.add(record, last.model.clone(), used, turns, tool_calls);
+        Ok(())
     };
     match &record.fact {
         Fact::Spawned(spawned) => add_run(connection, record, tree, run, spawned),
         Fact::Asked(asked) => {
-            let ask = LastModel { model: asked.model.clone(), is_turn: asked.purpose != Purpose::Compaction };
+            let ask = LastModel { model: asked.model.as_str().into(), is_turn: asked.purpose != Purpose::Compaction };
             let before = last_models.0.insert(record.run, ask);
-            if before.is_some_and(|before| before.model == asked.model) {
+            if before.is_some_and(|before| *before.model == *asked.model) {
                 return Ok(());
             }
             set_running(connection, run, &asked.model)
@@ -90,9 +167,9 @@ fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<Last
         Ok(_) | Err(_) => None,
     });
     Ok(match asked {
-        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model },
+        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model.into() },
         // A scripted model may call a tool before any model call is recorded.
-        None => LastModel { model: String::new(), is_turn: true },
+        None => LastModel { model: Arc::default(), is_turn: true },
     })
 }
 
@@ -126,33 +203,5 @@ fn reopen(connection: &Connection, run: &str) -> rusqlite::Result<()> {
         "UPDATE runs SET status = 'running', ended = NULL WHERE id = ?1 AND status IN ('exhausted', 'timed_out')",
     )?;
     statement.execute([run])?;
-    Ok(())
-}
-
-/// The tree, run, model and day that usage belongs to.
-type SpendKey<'a> = (&'a str, &'a str, &'a str, i64);
-
-fn add_usage(
-    connection: &Connection,
-    (tree, run, model, day): SpendKey<'_>,
-    used: &Usage,
-    turns: u32,
-    tool_calls: u32,
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(
-        "INSERT INTO spend (run, model, day, tree, input, cached, output, cost_micros, estimated, turns, tool_calls)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-         ON CONFLICT (run, model, day) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
-         output = output + excluded.output, cost_micros = cost_micros + excluded.cost_micros,
-         estimated = estimated + excluded.estimated, turns = turns + excluded.turns,
-         tool_calls = tool_calls + excluded.tool_calls",
-    )?;
-    // Sums must stay within an integer, whatever a provider reports.
-    let bounded = |figure: u64| int(figure.min(1 << 52));
-    let (input, cached, output, cost) =
-        (bounded(used.input), bounded(used.cached), bounded(used.output), bounded(used.cost_micros));
-    // The column has the estimated part of the cost, at least 1 if there is any: earlier versions wrote 1 for `true`.
-    let estimated = if used.estimated { cost.max(1) } else { 0 };
-    statement.execute(params![run, model, day, tree, input, cached, output, cost, estimated, turns, tool_calls])?;
     Ok(())
 }

@@ -24,6 +24,7 @@ mod ownership;
 mod prune;
 mod query;
 mod questions;
+mod queue;
 mod rate_pauses;
 mod reader;
 mod replay;
@@ -37,7 +38,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
 };
 
@@ -57,7 +58,7 @@ pub use crate::journal::sqlite::{
     cassette::{Cassette, CassetteError},
     changes::{Changes, JournalFeed},
     check::{JournalReport, check_file},
-    find::{FindError, RunRef},
+    find::{FindError, RunRef, tree_tag},
     inbox::Posted,
     lock_holder::LockHolder,
     prune::{Pruned, Retention},
@@ -70,10 +71,11 @@ use crate::journal::{
     sqlite::{
         failpoint::FailpointCounter,
         owner::Owner,
+        queue::{WriteQueue, WriteRequest, writer_gone},
         rate_pauses::SharedPauses,
         row::Row,
         write_txn::WriteTxn,
-        writer::{DurableListener, WriteQueue, WriteRequest},
+        writer::DurableListener,
     },
 };
 
@@ -127,20 +129,19 @@ impl SqliteJournal {
         let path = path.into();
         file::prepare(&path)?;
         let connection = schema::open_writer(&path)?;
-        let (sender, receiver) = mpsc::channel();
-        let (listener, me) = (DurableListener::default(), Owner::this());
+        let (queue, listener, me) = (WriteQueue::default(), DurableListener::default(), Owner::this());
         let txn = WriteTxn::new(connection, path.clone(), me.clone(), points(&options));
         let writer = std::thread::Builder::new()
             .name("homing-journal".to_owned())
             .spawn({
-                let listener = listener.clone();
-                move || writer::work(txn, &receiver, &listener)
+                let (queue, listener) = (queue.clone(), listener.clone());
+                move || writer::work(txn, &queue, &listener)
             })
             .map_err(|error| JournalError::Unwritable(format!("cannot start the writer thread: {error}")))?;
         let journal = Self {
             path,
             options,
-            queue: WriteQueue(sender),
+            queue,
             writer: Some(writer),
             listener,
             me,
@@ -157,6 +158,10 @@ impl SqliteJournal {
     }
 
     /// Sends a request to the owner of a tree, which finds it in its [`Journal::inbox`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written.
     pub async fn post(&self, request: InboxRequest) -> Result<Posted, JournalError> {
         self.queue.run(move |txn| txn.inbox().post(&request)).await
     }
@@ -164,7 +169,7 @@ impl SqliteJournal {
     /// Runs `work` on the writer's thread while no transaction is open, such as to stop this process: a process that is stopped
     /// within a transaction would lock the journal for all others.
     pub fn between_writes(&self, work: impl FnOnce() + Send + 'static) {
-        let _ = self.queue.0.send(WriteRequest::Between(Box::new(work)));
+        self.queue.send(WriteRequest::Between(Box::new(work)));
     }
 
     /// Runs `read` on a connection of its own.
@@ -241,7 +246,8 @@ impl Journal for SqliteJournal {
     }
 
     fn release(&self, tree: Uuid) {
-        self.queue.submit(move |txn| txn.ownership().release(tree), |_, _| ());
+        // It is not needed after a power failure: the owner is gone then.
+        self.queue.note(move |txn| txn.ownership().release(tree));
     }
 
     fn has_inbox(&self) -> bool {
@@ -259,7 +265,7 @@ impl Journal for SqliteJournal {
     fn pause_rate_limit(&self, key: &str, until: u64) {
         let name = key.to_owned();
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner).pause(name.clone(), until);
-        self.queue.submit(move |txn| rate_pauses::store(&txn.connection, &name, until), |_, _| ());
+        self.queue.note(move |txn| rate_pauses::store(&txn.connection, &name, until));
     }
 
     fn rate_limited_until(&self, key: &str) -> Option<u64> {
@@ -274,19 +280,24 @@ impl Journal for SqliteJournal {
     }
 
     fn mark(&self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) {
-        self.queue.submit(move |txn| live_marks::store(&txn.connection, tree, run, mark), |_, _| ());
+        self.queue.note(move |txn| live_marks::store(&txn.connection, tree, run, mark));
     }
 
     fn marks(&self, tree: Uuid) -> LiveMarks {
         self.read(|connection| live_marks::of_tree(connection, tree)).unwrap_or_default()
     }
 
-    fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {
+    fn hold_at_account<'a>(
+        &'a self,
+        account: &'a str,
+        _: Uuid,
+        hold: Reservation,
+    ) -> BoxFuture<'a, Result<AccountHold, JournalError>> {
         let (name, account) = (account.to_owned(), self.options.accounts.get(account).copied().unwrap_or_default());
         Box::pin(self.queue.run(move |txn| txn.accounts().reserve(&name, account, hold)))
     }
 
-    fn settle_at_account(&self, account: &str, hold: Reservation, used: Usage) {
+    fn settle_at_account(&self, account: &str, _: Uuid, hold: Reservation, used: Usage) {
         let name = account.to_owned();
         self.queue.submit(move |txn| txn.accounts().settle(&name, hold, used), |_, _| ());
     }
@@ -294,7 +305,7 @@ impl Journal for SqliteJournal {
 
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
-        let _ = self.queue.0.send(WriteRequest::Stop);
+        self.queue.send(WriteRequest::Stop);
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()
         {
@@ -309,14 +320,26 @@ impl fmt::Debug for SqliteJournal {
     }
 }
 
+/// Takes the requests about trees that workers drive, for a host that passes them on.
+///
+/// # Errors
+/// Fails if the journal cannot be read or written.
+pub async fn take_for_workers(journal: &SqliteJournal) -> Result<Vec<InboxRequest>, JournalError> {
+    if !journal.read(|connection| Ok(has_any_mail(connection)?))? {
+        return Ok(Vec::new());
+    }
+    journal.queue.run(|txn| txn.inbox().take_for_workers()).await
+}
+
+/// Returns whether there are requests about any tree.
+fn has_any_mail(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM inbox)")?.query_row([], |row| row.get(0))
+}
+
 /// Returns whether other processes have sent requests about trees of this process.
 fn has_mail(connection: &Connection, me: &Owner) -> rusqlite::Result<bool> {
     let sql = "SELECT EXISTS (SELECT 1 FROM inbox JOIN trees ON trees.id = inbox.tree WHERE owner = ?1)";
     connection.prepare_cached(sql)?.query_row([&me.id], |row| row.get(0))
-}
-
-fn writer_gone() -> JournalError {
-    JournalError::Unwritable("the writer thread has ended".to_owned())
 }
 
 /// Runs `work` on a thread that may block.

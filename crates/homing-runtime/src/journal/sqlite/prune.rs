@@ -13,10 +13,10 @@ use crate::journal::{
         SqliteJournal,
         owner::{Owner, now},
         query,
+        queue::WriteQueue,
         row::{count, int},
         run_blocking, schema,
         write_txn::WriteTxn,
-        writer::WriteQueue,
     },
 };
 
@@ -63,12 +63,20 @@ pub struct Pruned {
 
 impl SqliteJournal {
     /// Deletes the records of old trees that have ended, while other work goes on.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written.
     pub async fn prune(&self, keep: Retention) -> Result<Pruned, JournalError> {
         let pruner = Pruner::of(self);
         run_blocking(move || pruner.prune(keep)).await
     }
 
     /// Returns what [`SqliteJournal::prune`] would delete, and changes nothing. The size is an estimate.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub async fn prunable(&self, keep: Retention) -> Result<Pruned, JournalError> {
         let pruner = Pruner::of(self);
         run_blocking(move || {
@@ -83,11 +91,19 @@ impl SqliteJournal {
     }
 
     /// Keeps a tree regardless of its age.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written. An unknown tree is not an error.
     pub async fn pin(&self, tree: Uuid) -> Result<(), JournalError> {
         execute_for(self, "INSERT OR IGNORE INTO pins (tree) SELECT id FROM trees WHERE id = ?1", tree).await
     }
 
     /// Makes a tree subject to pruning again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written.
     pub async fn unpin(&self, tree: Uuid) -> Result<(), JournalError> {
         execute_for(self, "DELETE FROM pins WHERE tree = ?1", tree).await
     }

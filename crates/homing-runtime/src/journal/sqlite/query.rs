@@ -9,7 +9,7 @@ use std::{
 
 use homing_core::{
     envelope::{Envelope, EnvelopeUsage, Status},
-    fact::Record,
+    fact::{ON_RESTATE, Record},
     place::Place,
     run::Run,
     tree::RunTree,
@@ -156,6 +156,10 @@ impl SqliteJournal {
     }
 
     /// Adds up the usage of runs that started at `since` or later, of one project or of all.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub fn sum_by(
         &self,
         by: &SumBy,
@@ -166,26 +170,46 @@ impl SqliteJournal {
     }
 
     /// The fold over a tree's records.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tree is unknown, its records were pruned, or the journal cannot be read.
     pub fn tree(&self, tree: Uuid) -> Result<RunTree, JournalError> {
         self.read(|connection| reader::tree(connection, tree))
     }
 
     /// The records of a tree from position `from` on that are written so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tree is unknown, its records were pruned, or the journal cannot be read.
     pub fn follow(&self, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
         self.read(|connection| reader::records(connection, tree, from))
     }
 
     /// The envelope of a tree's root, even after its records were pruned. Runs without a living owner are interrupted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tree is unknown or the journal cannot be read.
     pub fn envelope(&self, tree: Uuid) -> Result<Envelope, JournalError> {
         self.read(|connection| envelope(connection, &self.me, tree))
     }
 
     /// The envelope of a run in the fold of its tree, as it is in [`envelope`](Self::envelope).
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub fn envelope_in(&self, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
         self.read(|connection| envelope_in(connection, &self.me, fold, run))
     }
 
     /// Process ID and host of the living owner of a tree, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub fn owner(&self, tree: Uuid) -> Result<Option<(u32, String)>, JournalError> {
         self.read(|connection| {
             let owner = owner_of(connection, tree)?;
@@ -194,6 +218,10 @@ impl SqliteJournal {
     }
 
     /// Sets the cache key under which [`SqliteJournal::cached`] finds the result of a tree.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written.
     pub async fn set_cache_key(&self, tree: Uuid, key: &str) -> Result<(), JournalError> {
         let key = key.to_owned();
         self.queue
@@ -206,6 +234,10 @@ impl SqliteJournal {
     }
 
     /// The newest result under a cache key whose run has the status `done`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be read.
     pub async fn cached(&self, key: &str) -> Result<Option<Envelope>, JournalError> {
         let (path, me, key) = (self.path.clone(), self.me.clone(), key.to_owned());
         run_blocking(move || {
@@ -295,7 +327,9 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
     let (run, word): (Uuid, String) = (parsed(row, 0)?, row.get(6)?);
     let status =
         status(&word).ok_or_else(|| JournalError::Unknown(format!("run {run} has the unknown status `{word}`")))?;
-    let is_owned = owner.is_some_and(|owner| living.contains(&owner));
+    let tags: BTreeMap<String, String> = serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default();
+    // Workers resume their trees by themselves.
+    let is_driven = owner.is_some_and(|owner| living.contains(&owner)) || tags.contains_key(ON_RESTATE);
     let mut usage = figures(row, 13)?;
     usage.wall_ms = count(row.get(8)?);
     Ok(RunRow {
@@ -305,10 +339,10 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
         agent: row.get(3)?,
         model: row.get(4)?,
         task: row.get(5)?,
-        status: if status.is_over() || is_owned { status } else { Status::Interrupted },
+        status: if status.is_over() || is_driven { status } else { Status::Interrupted },
         started: count(row.get(7)?),
         usage,
-        tags: serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default(),
+        tags,
         key: row.get(11)?,
         project: row.get::<_, Option<String>>(12)?.filter(|project| !project.is_empty()).map(PathBuf::from),
         waiting_for_budget: 0,
@@ -383,7 +417,8 @@ pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Resul
 fn envelope_in(connection: &Connection, me: &Owner, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
     let mut envelope = Envelope::new(fold, run);
     let owner = fold.root().map_or(Ok(None), |root| owner_of(connection, root.id))?;
-    if owner.is_some_and(|owner| owner.is_alive(me)) {
+    let is_remote = fold.root().is_some_and(|root| root.spawned.tags.contains_key(ON_RESTATE));
+    if is_remote || owner.is_some_and(|owner| owner.is_alive(me)) {
         add_elapsed(&mut envelope, fold);
     } else if !fold.is_parked() {
         interrupt(&mut envelope);

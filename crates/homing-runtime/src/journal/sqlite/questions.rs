@@ -7,6 +7,7 @@ use std::{
 
 use homing_core::{
     envelope::{Status, status},
+    fact::ON_RESTATE,
     question::{OpenQuestion, QuestionId},
     short_id::{MIN_ID_BEGINNING, short_id},
     tree::RunTree,
@@ -111,14 +112,18 @@ fn asking_trees(connection: &Connection) -> rusqlite::Result<Vec<(Uuid, Option<P
     trees.collect()
 }
 
-/// Corrects the status of runs without a living owner: a tree in which everything waits for an answer was not interrupted.
+/// Corrects the status of runs without a living owner, and of those on workers: a tree in which everything waits for an answer is
+/// neither interrupted nor running.
 pub(super) fn mark_waiting(connection: &Connection, rows: &mut [RunRow]) -> Result<(), JournalError> {
-    if rows.iter().all(|row| row.status != Status::Interrupted) {
+    let may_wait = |row: &RunRow| {
+        row.status == Status::Interrupted || (!row.status.is_over() && row.tags.contains_key(ON_RESTATE))
+    };
+    if !rows.iter().any(may_wait) {
         return Ok(());
     }
     let asking: Vec<Uuid> = asking_trees(connection)?.into_iter().map(|(tree, _)| tree).collect();
     let mut folds: HashMap<Uuid, RunTree> = HashMap::new();
-    for row in rows.iter_mut().filter(|row| row.status == Status::Interrupted && asking.contains(&row.tree)) {
+    for row in rows.iter_mut().filter(|row| may_wait(row) && asking.contains(&row.tree)) {
         let fold = match folds.entry(row.tree) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(empty) => empty.insert(reader::tree(connection, row.tree)?),

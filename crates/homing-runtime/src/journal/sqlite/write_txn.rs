@@ -32,18 +32,20 @@ pub(super) struct WriteTxn {
     open_reservations: u64,
     batch: Batch,
     points: FailpointCounter,
+    /// True if commits wait for the disk.
+    syncs: bool,
 }
 
 impl WriteTxn {
     pub(super) fn new(connection: Connection, path: PathBuf, me: Owner, points: FailpointCounter) -> Self {
         let (owned, batch, file) = (OwnedTrees::default(), Batch::default(), FileId::at(&path));
-        Self { connection, me, path, file, owned, open_reservations: 0, batch, points }
+        Self { connection, me, path, file, owned, open_reservations: 0, batch, points, syncs: true }
     }
 
     /// The records of trees.
     pub(super) fn records(&mut self) -> Records<'_> {
         let Self { connection, me, owned, batch, points, .. } = self;
-        Records { connection, me, owned, batch, points }
+        Records { connection, me, owned, batch, points, insertion: None }
     }
 
     /// The owners of trees.
@@ -68,8 +70,13 @@ impl WriteTxn {
         self.open_reservations > 0 || !self.owned.is_empty()
     }
 
-    pub(super) fn begin_batch(&mut self) {
+    /// Begins a batch. Its commit waits for the disk if anything in it must survive a power failure.
+    pub(super) fn begin_batch(&mut self, lasts: bool) {
         self.batch = Batch::default();
+        if let Err(error) = self.set_sync(lasts) {
+            self.batch.fail(error);
+            return;
+        }
         match schema::wait_for_lock(&self.path, || execute(&self.connection, "BEGIN IMMEDIATE")) {
             Ok(()) => {
                 let version = self.connection.prepare_cached("PRAGMA data_version");
@@ -100,6 +107,7 @@ impl WriteTxn {
         for tree in &self.batch.grown {
             self.owned.save_progress(&self.connection, *tree)?;
         }
+        self.batch.usage.write(&self.connection)?;
         // SQLite goes on writing to a file that was deleted, and reports success.
         if FileId::at(&self.path) != self.file {
             return Err(JournalError::Gone(self.path.display().to_string()));
@@ -127,6 +135,7 @@ impl WriteTxn {
     ) -> Result<T, JournalError> {
         self.batch.status()?;
         self.execute("SAVEPOINT job")?;
+        let usage = self.batch.usage.mark();
         let result = job(self);
         match &result {
             Ok(_) => self.execute("RELEASE job")?,
@@ -135,6 +144,7 @@ impl WriteTxn {
                 self.batch.fail(error.clone());
             }
             Err(_) => {
+                self.batch.usage.undo(usage);
                 self.execute("ROLLBACK TO job")?;
                 self.execute("RELEASE job")?;
             }
@@ -146,14 +156,25 @@ impl WriteTxn {
         execute(&self.connection, sql).map_err(|error| self.batch.fail(error))
     }
 
+    /// Sets whether commits wait for the disk. One that does makes those before it last, too.
+    fn set_sync(&mut self, syncs: bool) -> rusqlite::Result<()> {
+        if self.syncs != syncs {
+            self.connection.pragma_update(None, "synchronous", if syncs { "FULL" } else { "NORMAL" })?;
+            self.syncs = syncs;
+        }
+        Ok(())
+    }
+
     /// Renews this process's heartbeat. A missed beat does no harm.
     pub(super) fn beat(&mut self) {
+        let _ = self.set_sync(false);
         let _ = self.me.beat(&self.connection);
         self.owned.retry_releases(&self.connection, &self.me);
     }
 
     /// Lets go of everything that this process owns.
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&mut self) {
+        let _ = self.set_sync(false);
         if self.me.is_recorded(&self.connection) {
             let _ = self.me.leave(&self.connection);
         }

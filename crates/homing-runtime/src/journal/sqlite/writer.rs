@@ -11,10 +11,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, OnceLock,
-        mpsc::{Receiver, RecvTimeoutError, Sender},
-    },
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -22,39 +19,15 @@ use homing_core::fact::Record;
 use tokio::sync::oneshot;
 
 use crate::journal::{
-    Commit, FactListener, JournalError,
-    sqlite::{row::Row, write_txn::WriteTxn, writer_gone},
+    FactListener, JournalError,
+    sqlite::{
+        queue::{AfterCommit, WriteJob, WriteQueue, WriteRequest},
+        write_txn::WriteTxn,
+    },
 };
 
 /// Interval of the heartbeat, which is written while the process owns something.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-
-/// The most requests of one commit, so that the first of them does not wait too long.
-const MAX_BATCH: usize = 4096;
-
-/// The time for which records that no caller waits for are held back. Usually a record that a caller waits for follows, and
-/// they share its commit.
-const LINGER: Duration = Duration::from_millis(1);
-
-/// A request to the writer.
-pub(super) enum WriteRequest {
-    /// Write a record.
-    Append { row: Box<Row>, reply: oneshot::Sender<Result<(), JournalError>> },
-    /// Run a job within the transaction of its batch.
-    Job(WriteJob),
-    /// Run this between two batches.
-    Between(Box<dyn FnOnce() + Send>),
-    /// A caller waits for a record that is queued.
-    Hurry,
-    /// Write what is queued and end.
-    Stop,
-}
-
-/// Acts within the transaction, and returns what to do once the result of the commit is known.
-pub(super) type WriteJob = Box<dyn FnOnce(&mut WriteTxn) -> AfterCommit + Send>;
-
-/// Runs once the result of the commit is known.
-pub(super) type AfterCommit = Box<dyn FnOnce(&Result<(), JournalError>, &DurableListener) + Send>;
 
 /// The listener that is called with every record once it is durable.
 #[derive(Clone, Default)]
@@ -69,82 +42,13 @@ impl DurableListener {
     }
 }
 
-/// The queue of the writer.
-#[derive(Clone)]
-pub(super) struct WriteQueue(pub(super) Sender<WriteRequest>);
-
-impl WriteQueue {
-    /// Queues a record; it is written sooner if the commit is awaited.
-    pub(super) fn append(&self, row: Row) -> Commit {
-        let (reply, result) = oneshot::channel();
-        // If the writer is gone the request is dropped, and with it the reply: the receiver reports it.
-        let _ = self.0.send(WriteRequest::Append { row: Box::new(row), reply });
-        let queue = self.0.clone();
-        Commit::Pending(Box::pin(async move {
-            let _ = queue.send(WriteRequest::Hurry);
-            result.await.unwrap_or_else(|_| Err(writer_gone()))
-        }))
-    }
-
-    /// Runs `job` within a transaction, as a whole or not at all. Resolves once its result is durable.
-    pub(super) fn run<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
-    ) -> impl Future<Output = Result<T, JournalError>> + Send + 'static {
-        let (reply, result) = oneshot::channel();
-        self.submit(job, move |done, _| {
-            let _ = reply.send(done);
-        });
-        async move { result.await.unwrap_or_else(|_| Err(writer_gone())) }
-    }
-
-    /// Like [`WriteQueue::run`], but blocks the calling thread.
-    pub(super) fn run_blocking<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
-    ) -> Result<T, JournalError> {
-        let (reply, result) = std::sync::mpsc::channel();
-        self.submit(job, move |done, _| {
-            let _ = reply.send(done);
-        });
-        result.recv().unwrap_or_else(|_| Err(writer_gone()))
-    }
-
-    /// Runs `job` within a transaction, then `after` with its result.
-    pub(super) fn submit<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
-        after: impl FnOnce(Result<T, JournalError>, &DurableListener) + Send + 'static,
-    ) {
-        let job: WriteJob = Box::new(move |txn| {
-            let done = txn.all_or_nothing(job);
-            Box::new(move |committed, listener| {
-                let result = match (done, committed) {
-                    (Ok(value), Ok(())) => Ok(value),
-                    (Err(error), _) => Err(error),
-                    (Ok(_), Err(error)) => Err(error.clone()),
-                };
-                after(result, listener);
-            })
-        });
-        let _ = self.0.send(WriteRequest::Job(job));
-    }
-}
-
-/// Writes until it is stopped or all senders of the queue are dropped.
-pub(super) fn work(mut txn: WriteTxn, queue: &Receiver<WriteRequest>, listener: &DurableListener) {
+/// Writes until it is stopped.
+pub(super) fn work(mut txn: WriteTxn, queue: &WriteQueue, listener: &DurableListener) {
+    let _closes = CloseOnDrop(queue);
     let mut last_beat = Instant::now();
     let mut is_open = true;
     while is_open {
-        let mut batch = Vec::new();
-        match next_request(&txn, queue) {
-            Ok(request) => batch.push(request),
-            Err(RecvTimeoutError::Timeout) => (),
-            Err(RecvTimeoutError::Disconnected) => is_open = false,
-        }
-        linger(&mut batch, queue);
-        batch.extend(queue.try_iter().take(MAX_BATCH));
-        batch.retain(|request| !matches!(request, WriteRequest::Hurry));
+        let mut batch = queue.take(txn.owns_something().then_some(HEARTBEAT));
         if let Some(stop) = batch.iter().position(|request| matches!(request, WriteRequest::Stop)) {
             batch.truncate(stop);
             is_open = false;
@@ -164,6 +68,15 @@ pub(super) fn work(mut txn: WriteTxn, queue: &Receiver<WriteRequest>, listener: 
     txn.leave();
 }
 
+/// Closes the queue when the writer ends, even if it panics, so that no caller waits for it.
+struct CloseOnDrop<'a>(&'a WriteQueue);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Takes the work that must not run within a transaction out of a batch.
 fn take_between(batch: &mut Vec<WriteRequest>) -> Vec<Box<dyn FnOnce() + Send>> {
     let mut between = Vec::new();
@@ -176,26 +89,6 @@ fn take_between(batch: &mut Vec<WriteRequest>) -> Vec<Box<dyn FnOnce() + Send>> 
     between
 }
 
-/// Waits for the next request; while the process owns something, no longer than until the next heartbeat.
-fn next_request(txn: &WriteTxn, queue: &Receiver<WriteRequest>) -> Result<WriteRequest, RecvTimeoutError> {
-    if txn.owns_something() {
-        queue.recv_timeout(HEARTBEAT)
-    } else {
-        queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
-    }
-}
-
-/// Waits up to [`LINGER`] for a request that cannot wait.
-fn linger(batch: &mut Vec<WriteRequest>, queue: &Receiver<WriteRequest>) {
-    let until = Instant::now() + LINGER;
-    while batch.len() < MAX_BATCH && matches!(batch.last(), Some(WriteRequest::Append { .. })) {
-        match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(request) => batch.push(request),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
-        }
-    }
-}
-
 /// A request that waits for the result of the commit.
 enum Uncommitted {
     Record { record: Arc<Record>, written: Result<(), JournalError>, reply: oneshot::Sender<Result<(), JournalError>> },
@@ -203,30 +96,38 @@ enum Uncommitted {
 }
 
 fn write(txn: &mut WriteTxn, batch: Vec<WriteRequest>, listener: &DurableListener) {
-    txn.begin_batch();
-    let uncommitted: Vec<Uncommitted> = batch.into_iter().filter_map(|request| execute(txn, request)).collect();
+    txn.begin_batch(batch.iter().any(WriteRequest::lasts));
+    let mut uncommitted = Vec::with_capacity(batch.len());
+    let mut requests = batch.into_iter().peekable();
+    while let Some(request) = requests.next() {
+        match request {
+            WriteRequest::Append { row, reply } => {
+                let mut records = txn.records();
+                let written = records.append(&row);
+                uncommitted.push(Uncommitted::Record { record: row.record, written, reply });
+                // The records that follow use the same statement.
+                while let Some(WriteRequest::Append { row, reply }) = requests.next_if(WriteRequest::is_append) {
+                    let written = records.append(&row);
+                    uncommitted.push(Uncommitted::Record { record: row.record, written, reply });
+                }
+            }
+            WriteRequest::Job { work, .. } => uncommitted.extend(execute(txn, work)),
+            WriteRequest::Between(_) | WriteRequest::Stop => (),
+        }
+    }
     let committed = txn.end_batch();
     for request in uncommitted {
         finish(request, &committed, listener);
     }
 }
 
-fn execute(txn: &mut WriteTxn, request: WriteRequest) -> Option<Uncommitted> {
-    match request {
-        WriteRequest::Append { row, reply } => {
-            let written = txn.records().append(&row);
-            Some(Uncommitted::Record { record: row.record, written, reply })
-        }
-        // A job that panics drops its reply, so its caller gets an error; the writer goes on.
-        WriteRequest::Job(job) => {
-            let finished = catch_unwind(AssertUnwindSafe(|| job(txn)));
-            if finished.is_err() {
-                txn.fail_batch("a write job panicked");
-            }
-            finished.ok().map(Uncommitted::Job)
-        }
-        WriteRequest::Between(_) | WriteRequest::Hurry | WriteRequest::Stop => None,
+/// Runs a job. One that panics drops its reply, so its caller gets an error; the writer goes on.
+fn execute(txn: &mut WriteTxn, job: WriteJob) -> Option<Uncommitted> {
+    let finished = catch_unwind(AssertUnwindSafe(|| job(txn)));
+    if finished.is_err() {
+        txn.fail_batch("a write job panicked");
     }
+    finished.ok().map(Uncommitted::Job)
 }
 
 fn finish(request: Uncommitted, committed: &Result<(), JournalError>, listener: &DurableListener) {
