@@ -104,6 +104,6 @@ features:
 doc:
     cargo doc --workspace --no-deps --open
 
-# Runs trees on a real Restate server with three workers, and kills some: just restate --kills 40 --trees 8
+# Runs trees on a real Restate server with three workers, and kills some: just restate --only kills --kills 200 --trees 4
 restate *ARGS:
     tests/restate/run {{ARGS}}
