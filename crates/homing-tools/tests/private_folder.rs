@@ -219,14 +219,17 @@ fn only_a_folder_of_mode_0700_is_private() {
 
 #[test]
 fn private_folders_are_checked_for_an_ordinary_user() {
-    again_as_ordinary_user(&[
-        "private_folder_that_is_a_link_is_refused",
-        "private_folder_others_can_write_to_is_refused",
-        "private_folder_of_a_run_that_is_a_link_is_refused",
-        "link_in_the_private_folder_is_not_followed",
-        "worktrees_are_not_made_through_a_link",
-        "sweeping_follows_no_link",
-        "folders_of_killed_processes_are_swept",
-        "only_a_folder_of_mode_0700_is_private",
-    ]);
+    again_as_ordinary_user(
+        module_path!(),
+        &[
+            "private_folder_that_is_a_link_is_refused",
+            "private_folder_others_can_write_to_is_refused",
+            "private_folder_of_a_run_that_is_a_link_is_refused",
+            "link_in_the_private_folder_is_not_followed",
+            "worktrees_are_not_made_through_a_link",
+            "sweeping_follows_no_link",
+            "folders_of_killed_processes_are_swept",
+            "only_a_folder_of_mode_0700_is_private",
+        ],
+    );
 }

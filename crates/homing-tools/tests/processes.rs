@@ -424,7 +424,10 @@ async fn memory_that_processes_share_counts_once() {
 
 #[test]
 fn limits_hold_for_an_ordinary_user() {
-    again_as_ordinary_user(&["fault39_memory_limit_ends_only_the_command", "memory_that_processes_share_counts_once"]);
+    again_as_ordinary_user(
+        module_path!(),
+        &["fault39_memory_limit_ends_only_the_command", "memory_that_processes_share_counts_once"],
+    );
 }
 
 #[tokio::test]

@@ -132,8 +132,11 @@ async fn changes_are_undone_by_the_next_command_if_the_host_was_killed_too() {
 
 #[test]
 fn ordinary_users_commands_end_with_their_supervisor_too() {
-    again_as_ordinary_user(&[
-        "command_ends_with_a_killed_supervisor_and_its_changes_are_undone",
-        "changes_are_undone_by_the_next_command_if_the_host_was_killed_too",
-    ]);
+    again_as_ordinary_user(
+        module_path!(),
+        &[
+            "command_ends_with_a_killed_supervisor_and_its_changes_are_undone",
+            "changes_are_undone_by_the_next_command_if_the_host_was_killed_too",
+        ],
+    );
 }

@@ -5,7 +5,7 @@
 
 mod folder;
 mod recorded;
-#[path = "../support/mod.rs"]
+#[path = "../it/support/mod.rs"]
 mod support;
 
 use std::{

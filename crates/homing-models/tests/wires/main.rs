@@ -7,7 +7,7 @@ mod chat_replies;
 mod documents;
 mod requests;
 mod responses;
-#[path = "../support/mod.rs"]
+#[path = "../it/support/mod.rs"]
 mod support;
 
 use homing_core::message::{Part, Reply};

@@ -151,8 +151,8 @@ impl CommandFixture {
     }
 }
 
-/// Runs tests of this binary again as the user `nobody`; prints a message if that is not possible.
-pub fn again_as_ordinary_user(tests: &[&str]) {
+/// Runs tests of a module of this binary again as the user `nobody`; prints a message if that is not possible.
+pub fn again_as_ordinary_user(module: &str, tests: &[&str]) {
     use std::os::unix::fs::PermissionsExt;
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can switch users; the tests already ran as an ordinary user");
@@ -173,8 +173,10 @@ pub fn again_as_ordinary_user(tests: &[&str]) {
     }
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let id = ORDINARY_USER.to_string();
+    let prefix = module.split_once("::").map(|(_, module)| format!("{module}::")).unwrap_or_default();
+    let names = tests.iter().map(|test| format!("{prefix}{test}"));
     let mut command = std::process::Command::new("setpriv");
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(test).arg("--exact").args(tests);
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(test).arg("--exact").args(names);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &home).env("TMPDIR", &temp);
     let Ok(output) = command.env(HELPER_COPY, helper).current_dir("/").output() else {
         return eprintln!("skipped: setpriv is not installed");

@@ -1,0 +1,12 @@
+//! Tests of model calls, as one program, because linking each file of them takes longer than running it.
+
+mod bedrock;
+mod connections;
+mod cut_replies;
+mod faults;
+mod genai;
+mod odd_servers;
+mod prompt_cache;
+mod reasoning;
+mod support;
+mod tls;
