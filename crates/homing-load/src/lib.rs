@@ -27,6 +27,7 @@ mod naming;
 mod node;
 mod opencode_defaults;
 mod parse;
+mod plain_yaml;
 mod references;
 mod repair;
 mod restrictions;

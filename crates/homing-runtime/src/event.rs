@@ -21,6 +21,9 @@ use uuid::Uuid;
 
 use crate::journal::Journal;
 
+/// Records that a subscriber that fell behind loads at once. Those of a large tree take hundreds of megabytes together.
+const PAGE: usize = 1_000;
+
 /// An event of a tree.
 ///
 /// # Examples
@@ -241,14 +244,16 @@ impl TreeRecords {
         }
     }
 
-    /// Returns the durable records from position `from` on. A tree whose first record is not yet written has none.
-    async fn since(&self, from: u64) -> Vec<Arc<Record>> {
+    /// Returns the first durable records from position `from` on, at most a page of them. A tree whose first record is not yet
+    /// written has none.
+    async fn page(&self, from: u64) -> Vec<Arc<Record>> {
         match &self.kept {
             Some(kept) => {
                 let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.iter().filter(|record| record.seq >= from).cloned().collect()
+                let first = kept.partition_point(|record| record.seq < from);
+                kept[first..].iter().take(PAGE).cloned().collect()
             }
-            None => self.journal.since(self.tree, from).await.unwrap_or_default(),
+            None => self.journal.page(self.tree, from, PAGE as u64).await.unwrap_or_default(),
         }
     }
 }
@@ -262,15 +267,16 @@ struct Feed {
     next_seq: u64,
     /// Recorded facts to return before live events.
     backlog: VecDeque<Arc<Record>>,
-    /// Facts before the next live event may be missing.
+    /// Facts between the backlog and the next live event may be missing.
     has_gap: bool,
 }
 
 impl Feed {
     async fn next(&mut self) -> Option<Event> {
         loop {
-            if std::mem::take(&mut self.has_gap) {
-                self.backlog = self.records.since(self.next_seq).await.into();
+            if self.backlog.is_empty() && self.has_gap {
+                self.backlog = self.records.page(self.next_seq).await.into();
+                self.has_gap = self.backlog.len() >= PAGE;
             }
             let event = match self.backlog.pop_front() {
                 Some(record) => Event::Fact(record),
@@ -302,6 +308,48 @@ impl Feed {
             Event::Fact(record) => record.place.is_within(&self.top),
             Event::Transient(notice) => notice.place.is_within(&self.top),
             Event::Missed(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homing_core::fact::CancelledBy;
+
+    use super::*;
+    use crate::journal::{MemoryJournal, NullJournal};
+
+    async fn positions(journal: Arc<dyn Journal>, records: &[Arc<Record>], from: u64) -> Vec<u64> {
+        let kept = TreeRecords::new(Uuid::nil(), journal);
+        records.iter().for_each(|record| kept.keep(record));
+        // The sender is gone, as it is once a tree has ended.
+        let receiver = broadcast::Sender::new(1).subscribe();
+        let events = Events::new(kept, receiver, Place::root(), from);
+        let seq = |event: Event| match event {
+            Event::Fact(record) => record.seq,
+            Event::Transient(_) | Event::Missed(_) => panic!("only facts are recorded"),
+        };
+        events.map(seq).collect().await
+    }
+
+    #[tokio::test]
+    async fn subscriber_gets_every_record_of_a_tree_with_many_pages() {
+        let record = |seq| {
+            let (tree, run, place) = (Uuid::nil(), Uuid::nil(), Place::root());
+            Arc::new(Record { tree, seq, at: 0, epoch: 1, run, place, fact: Fact::Halted { by: CancelledBy::Signal } })
+        };
+        for count in [0, 1, PAGE as u64, 2 * PAGE as u64 + 500] {
+            let records: Vec<_> = (0..count).map(record).collect();
+            for from in [0, count / 2] {
+                let expected: Vec<u64> = (from..count).collect();
+                let memory = MemoryJournal::with(records.iter().cloned());
+                assert_eq!(positions(memory, &records, from).await, expected, "{count} from {from}");
+                assert_eq!(
+                    positions(Arc::new(NullJournal::default()), &records, from).await,
+                    expected,
+                    "{count} from {from}"
+                );
+            }
         }
     }
 }

@@ -81,6 +81,13 @@ pub trait Journal: Send + Sync {
         })
     }
 
+    /// Loads the first records of a tree from position `from` on: `limit` of them, or more if the journal can only load them all at
+    /// once.
+    fn page(&self, tree: Uuid, from: u64, limit: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
+        let _ = limit;
+        self.since(tree, from)
+    }
+
     /// Makes this process the owner of a tree whose owner is gone, and returns the new epoch.
     ///
     /// # Errors

@@ -53,6 +53,19 @@ pub fn current_folder() -> io::Result<PathBuf> {
     env::current_dir()
 }
 
+/// Returns the date where the user is.
+///
+/// `jiff` looks for the name of the system's time zone among all the zones of the machine, for which it lists hundreds of files. A
+/// date needs only the rules of the zone, which are in `/etc/localtime`, unless `TZ` names another one.
+#[cfg(feature = "tools")]
+pub(crate) fn today() -> jiff::civil::Date {
+    let zone = match env::var_os("TZ") {
+        Some(_) => None,
+        None => std::fs::read("/etc/localtime").ok().and_then(|rules| jiff::tz::TimeZone::tzif("Local", &rules).ok()),
+    };
+    jiff::Timestamp::now().to_zoned(zone.unwrap_or_else(jiff::tz::TimeZone::system)).date()
+}
+
 /// Returns the system's folder for temporary files.
 pub fn temporary_folder() -> PathBuf {
     env::temp_dir()
@@ -159,5 +172,15 @@ impl Folders {
         let mut plugins: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
         plugins.sort();
         plugins
+    }
+}
+
+#[cfg(all(test, feature = "tools"))]
+mod tests {
+    #[test]
+    fn today_is_the_date_in_the_systems_time_zone() {
+        let before = jiff::Zoned::now().date();
+        let today = super::today();
+        assert!(today == before || today == jiff::Zoned::now().date(), "{today}, {before}");
     }
 }

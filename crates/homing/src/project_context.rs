@@ -45,7 +45,7 @@ pub fn project_context(folder: &Path) -> PromptContext {
 }
 
 fn environment(folder: &Path) -> String {
-    let today = jiff::Zoned::now().date();
+    let today = crate::environment::today();
     let mut text = format!(
         "<environment>\nfolder: {}\nplatform: {} {}\ndate: {today}\n",
         folder.display(),

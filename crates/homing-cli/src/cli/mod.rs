@@ -6,6 +6,7 @@ pub(crate) mod convert;
 mod help;
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
+mod one_command;
 pub(crate) mod restate;
 pub(crate) mod run;
 pub(crate) mod values;
@@ -29,7 +30,11 @@ impl Cli {
     /// Parses the arguments of this process.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let args: Vec<OsString> = std::env::args_os().collect();
-        let mut homing = if help::is_asked(&args) { Self::with_help() } else { Self::command() };
+        let is_help = help::is_asked(&args);
+        if let (false, Some(cli)) = (is_help, one_command::parse(&args)) {
+            return Ok(cli);
+        }
+        let mut homing = if is_help { Self::with_help() } else { Self::command() };
         let mut matches = homing.try_get_matches_from_mut(args)?;
         Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut homing))
     }

@@ -18,11 +18,12 @@ use homing_core::{
     tree::RunTree,
 };
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::SqliteJournal;
+use homing_runtime::journal::sqlite::{JournalFeed, SqliteJournal};
 use homing_teams::{LimitFields, Map, Team};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
+use uuid::Uuid;
 
 use self::printer::{Positions, Printer, Results, line};
 use super::on_restate::{self, RemoteTask};
@@ -40,6 +41,9 @@ mod printer;
 /// Maximum number of items.
 const MAX_ITEMS: usize = 10_000;
 
+/// Records that are read at once.
+const PAGE: u64 = 1_000;
+
 pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let items = items(args)?;
     let schema = args.schema.as_deref().map(super::run::schema).transpose()?;
@@ -53,7 +57,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
     if open.is_empty() {
         terminal::say("all items were already done; use --fresh to redo them");
-        Printer::new(items, done, open, 0).finish([])?;
+        Printer::new(items, done, open, 0).finish()?;
         return Ok(Exit::Done);
     }
     let team = team(args, schema, open.iter().map(|at| items[*at].clone()))?;
@@ -85,9 +89,12 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     } else {
         follow_here(task, key, show, &session, &mut signals, &printer).await?
     };
-    let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &result.envelope)?;
     let mut printer = lock(&printer);
-    printer.finish(lines)?;
+    if !printer.knows_items_of(&result.envelope) {
+        printer.use_positions(positions(session.homing.journal().ok_or_else(no_journal)?, result.envelope.run)?);
+    }
+    printer.add_final_results(&result.envelope);
+    printer.finish()?;
     terminal::say(&summary(printer.items(), printer.results(), &result.envelope));
     Ok(match result.signal {
         Some(_) => result.exit(),
@@ -269,7 +276,7 @@ fn key(name: &str, generation: usize, fresh: bool) -> String {
 
 /// Returns the results of earlier generations of this map, and the number of the next one. A tree that has not ended yet is
 /// itself the next generation, because its key leads back to it.
-fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Results, usize), Trouble> {
+fn earlier(journal: &Arc<SqliteJournal>, name: &str, items: &[String]) -> Result<(Results, usize), Trouble> {
     let mut done: Results = vec![None; items.len()];
     for generation in 0.. {
         let Ok(found) = journal.find(&key(name, generation, false), None) else { return Ok((done, generation)) };
@@ -288,7 +295,7 @@ fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Res
 }
 
 /// Returns the results that an interrupted map has already: they are printed at once, not when the rest is done.
-fn interrupted_lines(journal: &SqliteJournal, key: &str) -> Result<BTreeMap<usize, Value>, Trouble> {
+fn interrupted_lines(journal: &Arc<SqliteJournal>, key: &str) -> Result<BTreeMap<usize, Value>, Trouble> {
     let Ok(found) = journal.find(key, None) else { return Ok(BTreeMap::new()) };
     let mut known = lines(journal, &journal.envelope(found.tree)?)?;
     known.retain(|_, line| is_done(Some(line)));
@@ -300,12 +307,23 @@ fn is_done(line: Option<&Value>) -> bool {
 }
 
 /// Returns the result of each item by its position in the map. The last attempt counts.
-fn lines(journal: &SqliteJournal, envelope: &Envelope) -> Result<BTreeMap<usize, Value>, Trouble> {
-    let mut positions = Positions::default();
-    for record in journal.follow(envelope.run, 0)? {
-        positions.add(&record);
-    }
+fn lines(journal: &Arc<SqliteJournal>, envelope: &Envelope) -> Result<BTreeMap<usize, Value>, Trouble> {
+    let positions = positions(journal, envelope.run)?;
     Ok(envelope.children.iter().filter_map(|child| Some((positions.of(child.run)?, line(child)))).collect())
+}
+
+/// Reads which run of a map worked on which item, a page of records at a time: all of them would take more memory than the map.
+fn positions(journal: &Arc<SqliteJournal>, tree: Uuid) -> Result<Positions, Trouble> {
+    let feed = JournalFeed::new(journal.clone());
+    let (mut positions, mut from) = (Positions::default(), 0);
+    loop {
+        let page = feed.page(tree, from, PAGE)?;
+        page.iter().for_each(|record| positions.add(record));
+        if (page.len() as u64) < PAGE {
+            return Ok(positions);
+        }
+        from += PAGE;
+    }
 }
 
 fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {

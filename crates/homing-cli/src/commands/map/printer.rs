@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::terminal;
 
-/// The result line of each item, if there is one.
+/// The result line of each item, if there is one; of a line that is printed, only the status.
 pub(super) type Results = Vec<Option<Value>>;
 
 /// The items, their results, and the number that is printed.
@@ -93,13 +93,27 @@ impl Printer {
         }
     }
 
-    /// Prints the remaining items, with the results of the finished run tree.
-    pub(super) fn finish(&mut self, lines: impl IntoIterator<Item = (usize, Value)>) -> io::Result<()> {
-        for (at, line) in lines {
-            if let Some(item) = self.open.get(at) {
-                self.results[*item] = Some(line);
+    /// Returns whether the item of every run of a finished map is known. Records can arrive too late.
+    pub(super) fn knows_items_of(&self, map: &Envelope) -> bool {
+        map.children.iter().all(|child| self.positions.of(child.run).is_some())
+    }
+
+    pub(super) fn use_positions(&mut self, positions: Positions) {
+        self.positions = positions;
+    }
+
+    /// Takes the results of a finished map. The last attempt at an item counts.
+    pub(super) fn add_final_results(&mut self, map: &Envelope) {
+        for child in &map.children {
+            if let Some(item) = self.positions.of(child.run).and_then(|at| self.open.get(at)).copied() {
+                let is_printed = item < self.printed;
+                self.results[item] = Some(if is_printed { json!({"status": child.status}) } else { line(child) });
             }
         }
+    }
+
+    /// Prints the remaining items.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
         while self.printed < self.items.len() {
             self.print_next();
         }
@@ -121,7 +135,8 @@ impl Printer {
         self.printed += 1;
         let unknown = || json!({"status": "queued", "output": "", "data": null, "error": null});
         let mut whole = json!({"item": self.items[at]});
-        let rest = self.results[at].clone().unwrap_or_else(unknown);
+        let rest = self.results[at].take().unwrap_or_else(unknown);
+        self.results[at] = Some(json!({"status": rest["status"]}));
         if let (Some(whole), Value::Object(rest)) = (whole.as_object_mut(), rest) {
             whole.extend(rest);
         }

@@ -241,6 +241,11 @@ impl Journal for SqliteJournal {
         Box::pin(run_blocking(move || reader::records(&schema::open_reader(&path)?, tree, from)))
     }
 
+    fn page(&self, tree: Uuid, from: u64, limit: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
+        let path = self.path.clone();
+        Box::pin(run_blocking(move || reader::page(&schema::open_reader(&path)?, tree, from, limit)))
+    }
+
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>> {
         Box::pin(self.queue.run(move |txn| txn.ownership().claim(tree, claim)))
     }
