@@ -27,7 +27,6 @@ mod naming;
 mod node;
 mod opencode_defaults;
 mod parse;
-mod plain_yaml;
 mod references;
 mod repair;
 mod restrictions;

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
-use crate::{
-    node::{Node, NodeEntry, NodeKind, Position},
-    plain_yaml,
-};
+use crate::node::{Node, NodeEntry, NodeKind, Position};
 
 /// The maximum depth. The front matter of real agents has about four levels.
 const MAX_DEPTH: usize = 48;
@@ -25,11 +22,6 @@ pub(crate) struct YamlError {
 
 /// Parses the first document of `text`, whose first line is line `first_line` of its file.
 pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
-    plain_yaml::read(text, first_line).map_or_else(|| parse_any(text, first_line), Ok)
-}
-
-/// Parses a document of any form.
-pub(crate) fn parse_any(text: &str, first_line: u32) -> Result<Node, YamlError> {
     let mut builder = NodeBuilder { first_line, ..NodeBuilder::default() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
