@@ -1,7 +1,7 @@
 //! Authority of a run: its own permissions and those it may pass on. Authority only shrinks: a child's is its parent's
 //! grant with one more layer on top, and a call is allowed only if every layer allows it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -202,7 +202,10 @@ impl Layer {
     }
 
     fn describe(&self, rule: Option<&Rule>) -> String {
-        rule.map_or_else(|| self.from.clone(), |rule| format!("{rule} ({})", self.from))
+        let Some(rule) = rule else { return self.from.clone() };
+        let mut text = String::with_capacity(64);
+        let _ = write!(text, "{rule} ({})", self.from);
+        text
     }
 
     fn refusal(&self, tool: &str, subjects: &Subjects) -> String {

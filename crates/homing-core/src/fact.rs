@@ -56,7 +56,7 @@ pub enum Fact {
     /// The run was created. Ends with `Ended`.
     Spawned(Arc<Spawned>),
     /// A model call, one network attempt, is about to start. Ends with `Replied` or `AskFailed`.
-    Asked(Asked),
+    Asked(Arc<Asked>),
     /// The model replied.
     Replied {
         /// The reply, with its settled usage.
@@ -306,7 +306,7 @@ pub struct Called {
     /// Its identity and idempotency key.
     pub key: CallKey,
     /// The call, with the canonical name of the tool.
-    pub call: ToolCall,
+    pub call: Arc<ToolCall>,
     /// Treatment of the call in a resumed run.
     pub replay: Replay,
     /// The rule or the user decision that allowed it.

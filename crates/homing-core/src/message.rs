@@ -175,8 +175,8 @@ pub enum Part {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<String>,
     },
-    /// A tool call.
-    Call(ToolCall),
+    /// A tool call. Shared, because the transcript, the open calls of a run and its facts all refer to it.
+    Call(Arc<ToolCall>),
     /// A block that only its provider understands; it is sent back unchanged.
     Opaque {
         /// The wire that it came from; it is sent to no other.
@@ -244,7 +244,7 @@ impl Reply {
     /// Returns the calls in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Call(call) => Some(call),
+            Part::Call(call) => Some(&**call),
             Part::Text(_) | Part::Thinking { .. } | Part::Opaque { .. } => None,
         })
     }

@@ -275,7 +275,7 @@ impl Run {
     }
 
     /// Returns the open model call, if there is one.
-    pub fn open_ask(&self) -> Option<&Asked> {
+    pub fn open_ask(&self) -> Option<&Arc<Asked>> {
         self.asks.open.as_ref()
     }
 

@@ -124,7 +124,7 @@ pub fn say(text: impl Into<String>) -> Reply {
 /// Returns a reply that calls tools.
 pub fn call(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
     let part = |(i, (name, args)): (usize, (&str, Value))| {
-        Part::Call(ToolCall { id: format!("c{i}"), name: name.to_owned(), args: Args::Json(args) })
+        Part::from(ToolCall { id: format!("c{i}"), name: name.to_owned(), args: Args::Json(args) })
     };
     let parts = calls.into_iter().enumerate().map(part).collect();
     Reply {

@@ -9,7 +9,7 @@ use crate::{
     authority::{Allow, Authority, Grant, Layer, Network, Sandbox},
     definition::PermissionMode,
     diagnostic::{Diagnostic, Fix, Severity},
-    message::{AttachedContent, Attachment, Image, Part, Reply, StopReason, TranscriptEntry, Usage},
+    message::{AttachedContent, Attachment, Image, Part, Reply, StopReason, ToolCall, TranscriptEntry, Usage},
     model::{
         Abilities, AskFailure, Charge, Effort, ModelCard, ModelError, ModelRequest, Rates, Sampling, ToolChoice,
         Toolbox,
@@ -200,6 +200,12 @@ impl ToolContext {
         host: Arc<dyn CallHost>,
     ) -> Self {
         Self { key, place, agent: agent.into(), workdir: workdir.into(), authority, state, host, trace: None }
+    }
+}
+
+impl From<ToolCall> for Part {
+    fn from(call: ToolCall) -> Self {
+        Self::Call(Arc::new(call))
     }
 }
 

@@ -268,7 +268,8 @@ pub fn canonical(name: &str) -> Option<&'static str> {
 /// The table inverted, because loading ten thousand files needs fifty thousand lookups.
 static BY_NAME: LazyLock<IdMap<String, &'static str>> = LazyLock::new(|| {
     let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (fold(name), *ours)));
-    names.collect()
+    // Of a list the size is known, so that the map does not grow.
+    names.collect::<Vec<_>>().into_iter().collect()
 });
 
 /// Returns all canonical names.
@@ -292,6 +293,12 @@ pub fn is_answer_or_search(tool: &str) -> bool {
 }
 
 fn fold(name: &str) -> String {
+    if name.is_ascii() {
+        let letters = name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' '));
+        let mut folded = String::with_capacity(name.len());
+        folded.extend(letters.map(|byte| char::from(byte.to_ascii_lowercase())));
+        return folded;
+    }
     name.chars().filter(|letter| !matches!(letter, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 

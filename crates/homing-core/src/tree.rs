@@ -240,7 +240,7 @@ impl RunTree {
     }
 
     /// Replaces the open reservation by usage, and returns the call.
-    fn settle(&mut self, at: usize, used: Usage) -> Option<Asked> {
+    fn settle(&mut self, at: usize, used: Usage) -> Option<Arc<Asked>> {
         let run = &mut self.runs[at];
         let asked = run.open_ask()?.clone();
         self.learned.used(run.links.agent, &asked, run.asks.margin, &used);

@@ -61,7 +61,7 @@ impl Story {
             landing: Reservation::default(),
             nudge,
         };
-        self.record(ROOT, Fact::Asked(asked));
+        self.record(ROOT, Fact::Asked(Arc::new(asked)));
     }
 
     fn root(&self) -> &Run {
@@ -169,7 +169,7 @@ fn sixth_identical_call_leads_to_the_last_turn() {
         );
         let key = CallKey { run: ROOT, turn, index: 0 };
         let call = ToolCall { id: "c0".into(), name: "read".into(), args: Args::Json(json!({"path": "a"})) };
-        let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None };
+        let called = Called { key, call: call.into(), replay: Replay::Safe, allowed_by: "test".into(), origin: None };
         story.record(ROOT, Fact::Called(Box::new(called)));
         story.record(ROOT, Fact::Returned { key, result: result("read", "same"), refused: None, denied: None });
     }
@@ -235,7 +235,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     let tokens = |tokens| Reservation { tokens, cost_micros: 0 };
     let ask = |purpose, hold, landing| {
         let model = "script/list".to_owned();
-        Fact::Asked(Asked {
+        Fact::Asked(Arc::new(Asked {
             purpose,
             model,
             max_output: 50,
@@ -244,7 +244,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
             hold,
             landing,
             nudge: None,
-        })
+        }))
     };
     story.record(CHILD, ask(Purpose::Turn, tokens(100), tokens(30)));
     assert_eq!(story.root().held, tokens(130));

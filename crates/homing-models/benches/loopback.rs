@@ -12,7 +12,7 @@ use std::{
 };
 
 use homing_core::{
-    message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
+    message::{Message, Part, Reply, StopReason, ToolResult, TranscriptEntry},
     model::{Model, ModelRequest, ToolChoice, Toolbox},
 };
 use homing_models::{ProviderConfig, Providers};
@@ -214,13 +214,12 @@ async fn our_steps(model: &dyn Model) {
 }
 
 fn with_id(mut reply: Reply, step: usize) -> Reply {
-    let parts = std::mem::take(&mut reply.parts).into_iter().map(|part| match part {
-        Part::Call(ToolCall { name, args: Args::Json(args), .. }) => {
-            Part::Call(ToolCall { id: format!("c{step}"), name, args: Args::Json(args) })
+    for part in &mut reply.parts {
+        if let Part::Call(call) = part {
+            Arc::make_mut(call).id = format!("c{step}");
         }
-        other => other,
-    });
-    reply.parts(parts.collect())
+    }
+    reply
 }
 
 // The server.

@@ -256,34 +256,25 @@ struct ResponseBody<'a> {
 
 impl ResponseBody<'_> {
     async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
-        let content_type = self.response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let content_type = content_type.unwrap_or_default().to_owned();
-        let mut head = Vec::new();
+        let content_type = std::mem::take(&mut self.response.headers).remove(CONTENT_TYPE);
+        let content_type = content_type.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let Some(mut head) = self.next_chunk().await? else {
+            return Err(ModelError::Broken { reason: "the response is empty".into() });
+        };
         // Some servers send no type or a wrong one, so the first bytes decide.
         let kind = loop {
-            let Some(chunk) = self.next_chunk().await? else {
-                if head.is_empty() {
-                    return Err(ModelError::Broken { reason: "the response is empty".into() });
-                }
-                return Err(not_an_api(&content_type, &head));
-            };
-            head.extend_from_slice(&chunk);
-            if content_type.starts_with("text/event-stream") {
-                break BodyKind::Events;
-            }
-            if content_type.starts_with("application/vnd.amazon.eventstream") {
-                break BodyKind::Frames;
-            }
-            match sniff(&head) {
+            match declared(content_type).map(Ok).or_else(|| sniff(&head)) {
                 Some(Ok(kind)) => break kind,
-                Some(Err(())) => return Err(not_an_api(&content_type, &head)),
+                Some(Err(())) => return Err(not_an_api(content_type, &head)),
                 None => (),
             }
+            let Some(chunk) = self.next_chunk().await? else { return Err(not_an_api(content_type, &head)) };
+            head = [head, chunk].concat().into();
         };
         match kind {
             BodyKind::Events => self.read_events(EventReader::new(self.limits), head, decoder, on_delta).await,
             BodyKind::Frames => self.read_events(EventReader::of_frames(self.limits), head, decoder, on_delta).await,
-            BodyKind::Whole => self.read_whole(head, decoder, on_delta).await,
+            BodyKind::Whole => self.read_whole(head.into(), decoder, on_delta).await,
         }
     }
 
@@ -306,13 +297,14 @@ impl ResponseBody<'_> {
     async fn read_events(
         &mut self,
         mut events: EventReader,
-        head: Vec<u8>,
+        mut chunk: bytes::Bytes,
         decoder: &mut Decoder,
         on_delta: OnDelta<'_>,
     ) -> Result<(), ModelError> {
-        let mut chunk = bytes::Bytes::from(head);
         loop {
             let progress = events.push(&chunk, decoder, on_delta)?;
+            // The connection reads into the same memory again if nothing refers to it.
+            drop(chunk);
             if progress == StreamProgress::Over {
                 // A connection is reused only if its body was read to the end, which follows at once.
                 let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.chunk()).await;
@@ -334,6 +326,14 @@ impl ResponseBody<'_> {
         let chunk = self.deadline.until(self.timers.until, late, self.response.chunk()).await?;
         chunk.map_err(|error| transport(&error, self.peer))
     }
+}
+
+/// The form of a body of this type, if the type alone decides.
+fn declared(content_type: &str) -> Option<BodyKind> {
+    if content_type.starts_with("text/event-stream") {
+        return Some(BodyKind::Events);
+    }
+    content_type.starts_with("application/vnd.amazon.eventstream").then_some(BodyKind::Frames)
 }
 
 /// Detects the form of a body by its first bytes; `None` while there are too few of them.

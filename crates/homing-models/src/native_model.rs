@@ -116,9 +116,10 @@ impl NativeModel {
             Wire::Bedrock => bedrock::body(request, &self.model, &settings, self.quirks.cache_marks),
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
         };
-        if self.wire != Wire::Bedrock {
+        let members = sampling::members(&settings);
+        if self.wire != Wire::Bedrock && !members.is_empty() {
             // A body is an object whose first member follows the brace.
-            body.insert_str(1, &sampling::members(&settings));
+            body.insert_str(1, &members);
         }
         let mut headers = self.headers.clone();
         if let Ok(value) = HeaderValue::from_str(request.key)

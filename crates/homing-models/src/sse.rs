@@ -3,6 +3,9 @@
 /// Maximum size of a line or an event in bytes, whatever a request permits.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
+/// The beginning of a line of data.
+const DATA: &[u8] = b"data:";
+
 /// Reason why a stream cannot be split into events.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SplitError {
@@ -53,14 +56,30 @@ impl SseSplitter {
             let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
                 return self.keep(chunk).map(|()| SseFlow::More);
             };
-            self.after_cr = chunk[end] == b'\r';
             let (head, rest) = (&chunk[..end], &chunk[end + 1..]);
+            if let Some(after) = self.after_whole_event(head, chunk[end], rest) {
+                (chunk, self.begun) = (after, true);
+                let data = &head[DATA.len()..];
+                if on_event(data.strip_prefix(b" ").unwrap_or(data)) == SseFlow::Enough {
+                    return Ok(SseFlow::Enough);
+                }
+                continue;
+            }
+            self.after_cr = chunk[end] == b'\r';
             chunk = rest;
             if self.end_line(head)? == SseLine::Blank && self.flush(&mut on_event) == SseFlow::Enough {
                 return Ok(SseFlow::Enough);
             }
         }
         Ok(SseFlow::More)
+    }
+
+    /// Returns what follows an event whose only line is `line`. Nearly all events are one line of data and a blank line in one
+    /// chunk, and need not be copied.
+    fn after_whole_event<'a>(&self, line: &[u8], line_end: u8, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let is_whole = self.line.is_empty() && !self.has_data && line.len() <= self.max_event;
+        let blank_line: &[u8] = if line_end == b'\n' { b"\n" } else { b"\n\r\n" };
+        rest.strip_prefix(blank_line).filter(|_| is_whole && line.starts_with(DATA))
     }
 
     /// Ends the stream: an event that lacks only its blank line is passed to `on_event` as well.
@@ -99,7 +118,7 @@ impl SseSplitter {
         if line.is_empty() {
             return Ok(SseLine::Blank);
         }
-        if let Some(data) = line.strip_prefix(b"data:") {
+        if let Some(data) = line.strip_prefix(DATA) {
             let data = data.strip_prefix(b" ").unwrap_or(data);
             if self.data.len() + data.len() > self.max_event {
                 return Err(SplitError::TooLong);

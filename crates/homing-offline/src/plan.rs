@@ -253,7 +253,7 @@ impl<'a> PlanState<'a> {
 }
 
 fn calls(calls: Vec<ToolCall>) -> Reply {
-    Reply::new(calls.into_iter().map(Part::Call).collect()).stop(StopReason::Calls)
+    Reply::new(calls.into_iter().map(Part::from).collect()).stop(StopReason::Calls)
 }
 
 fn call(name: &str, args: Value) -> ToolCall {

@@ -80,7 +80,7 @@ impl Model for Streaming {
         Box::pin(async move {
             if is_first {
                 let (name, args) = ("grep".to_owned(), Args::Json(json!({"pattern": "needle"})));
-                let call = Part::Call(ToolCall { id: "call_abc".to_owned(), name, args });
+                let call = Part::from(ToolCall { id: "call_abc".to_owned(), name, args });
                 let thinking = Part::Thinking { text: "hm".to_owned(), signature: None, origin: None };
                 return Ok(Reply::default().parts(vec![thinking, call]).stop(StopReason::Calls).usage(used));
             }

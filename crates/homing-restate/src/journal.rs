@@ -177,8 +177,8 @@ impl Journal for RestateJournal {
         self.rate_limits.until(key)
     }
 
-    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.rate_limits.refresh(key))
+    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, ()>> {
+        Some(Box::pin(self.rate_limits.refresh(key)))
     }
 
     fn hold_at_account<'a>(

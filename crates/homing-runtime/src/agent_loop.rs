@@ -111,10 +111,10 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
                 Reserved::Instead(step) => step,
             },
             Step::Act(calls) => {
-                let (delegations, tools): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| run.takes(call));
-                if delegations.is_empty() {
-                    run.call(tools).await?;
+                if !calls.iter().any(|call| run.takes(call)) {
+                    run.call(calls).await?;
                 } else {
+                    let (delegations, tools) = calls.into_iter().partition(|call| run.takes(call));
                     // Boxed, because most replies delegate nothing and a run's future is as large as its largest step.
                     let both = Box::pin(async { tokio::join!(run.call(tools), run.delegate(delegations)) });
                     let (tools, delegations) = both.await;

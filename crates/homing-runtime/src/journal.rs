@@ -114,10 +114,10 @@ pub trait Journal: Send + Sync {
         None
     }
 
-    /// Learns of pauses that other processes have set, if that takes a request.
-    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> BoxFuture<'a, ()> {
+    /// Learns of pauses that other processes have set; `None` if that takes no request.
+    fn refresh_rate_limit<'a>(&'a self, key: &'a str) -> Option<BoxFuture<'a, ()>> {
         let _ = key;
-        Box::pin(std::future::ready(()))
+        None
     }
 
     /// Returns how runs are placed on other workers, if they can be.

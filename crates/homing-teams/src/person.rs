@@ -183,7 +183,7 @@ fn ask(question: &str, options: &[String], tries: usize) -> Reply {
 }
 
 fn call(name: &str, id: String, args: Value) -> Part {
-    Part::Call(ToolCall { id, name: name.to_owned(), args: Args::Json(args) })
+    Part::from(ToolCall { id, name: name.to_owned(), args: Args::Json(args) })
 }
 
 fn reply(parts: Vec<Part>, stop: StopReason) -> Reply {

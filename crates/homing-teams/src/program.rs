@@ -156,7 +156,7 @@ fn takes_data(request: &ModelRequest<'_>) -> bool {
 
 fn reply(words: String, calls: Vec<TeamCall>) -> Reply {
     let stop = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
-    let part = |call: TeamCall| Part::Call(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
+    let part = |call: TeamCall| Part::from(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
     let words = (!words.is_empty()).then_some(Part::Text(words));
     Reply::new(words.into_iter().chain(calls.into_iter().map(part)).collect()).stop(stop)
 }

@@ -106,15 +106,19 @@ impl Catalog {
         let _ = self.fallback.set(name.into());
     }
 
-    fn resolver(&self) -> Resolver<'_> {
-        // The default may be an alias, so it is resolved itself before it becomes the resolver's default.
-        let mut resolver = Resolver {
+    fn resolver_without_default(&self) -> Resolver<'_> {
+        Resolver {
             providers: self,
             default: None,
             aliases: self.options.aliases.clone(),
             map: self.options.map.clone(),
             strict: self.options.strict,
-        };
+        }
+    }
+
+    fn resolver(&self) -> Resolver<'_> {
+        // The default may be an alias, so it is resolved itself before it becomes the resolver's default.
+        let mut resolver = self.resolver_without_default();
         let default = self.default_model().map(|(name, _)| name);
         resolver.default = default.map(|name| {
             if self.own.contains_key(&name) {
@@ -154,7 +158,10 @@ impl Models for Catalog {
         if let Some(own) = choice.names().iter().find(|name| self.own.contains_key(*name)) {
             return Ok(ResolvedModel { names: vec![own.clone()], warnings: Vec::new() });
         }
-        match self.resolver().resolve(choice, parent) {
+        // Most children use their parent's model. For them the default, which must be resolved first, does not matter.
+        let inherited = parent.filter(|_| *choice == ModelChoice::Inherit);
+        let inherited = inherited.and_then(|_| self.resolver_without_default().resolve(choice, parent).ok());
+        match inherited.map_or_else(|| self.resolver().resolve(choice, parent), Ok) {
             Ok(found) => Ok(ResolvedModel { names: found.names, warnings: found.warnings }),
             Err(error @ (Unresolved::NoDefault | Unresolved::NoKey(_))) => {
                 Err(ModelError::Unauthorized { reason: error.to_string() })

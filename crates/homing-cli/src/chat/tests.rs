@@ -43,7 +43,13 @@ pub(crate) fn fact_at(place: &str, what: Fact) -> Event {
 fn called(place: &str, name: &str, args: serde_json::Value) -> Event {
     let call = ToolCall { id: "1".to_owned(), name: name.to_owned(), args: Args::Json(args) };
     let key = CallKey { run: id(place), turn: 1, index: 0 };
-    let called = homing_core::fact::Called { key, call, replay: Replay::Safe, allowed_by: String::new(), origin: None };
+    let called = homing_core::fact::Called {
+        key,
+        call: call.into(),
+        replay: Replay::Safe,
+        allowed_by: String::new(),
+        origin: None,
+    };
     fact(place, 2_000, Fact::Called(Box::new(called)))
 }
 

@@ -35,7 +35,7 @@ fn tree(number: u128, children: usize, asks: bool) -> WatchedTree {
             "input_bound": 10, "hold": {"tokens": 1_000, "cost_micros": 40_000}});
         let call = ToolCall { id: "1".into(), name: "bash".into(), args: Args::Json(json!({"command": "git push"})) };
         let usage = Usage::default().input(1_200).output(34).cost_micros(12_300);
-        let reply = Reply::new(vec![Part::Call(call)]).usage(usage);
+        let reply = Reply::new(vec![Part::from(call)]).usage(usage);
         events.push(fact_at("1.1", Fact::Asked(serde_json::from_value(asked.clone()).unwrap())));
         events.push(fact_at("1.1", Fact::Replied { reply: Arc::new(reply), first_token_ms: None }));
         events.push(fact_at("1", Fact::Asked(serde_json::from_value(asked).unwrap())));

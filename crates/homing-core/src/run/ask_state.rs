@@ -1,5 +1,7 @@
 //! The model calls of a run: the open one, and what is known from the last ones.
 
+use std::sync::Arc;
+
 use crate::{
     fact::{Asked, Purpose},
     ledger::{Margin, learned::Need},
@@ -11,7 +13,7 @@ use crate::{
 /// The open model call of a run, and the outcome of the previous ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskState {
-    pub(super) open: Option<Asked>,
+    pub(super) open: Option<Arc<Asked>>,
     /// Attempts in a row that failed with `model`.
     pub(super) failed: u32,
     /// Model of the last attempt.
@@ -33,7 +35,7 @@ pub(crate) struct AskState {
 }
 
 impl AskState {
-    pub(super) fn begin(&mut self, asked: &Asked, margin: Margin, clock: u64) {
+    pub(super) fn begin(&mut self, asked: &Arc<Asked>, margin: Margin, clock: u64) {
         if self.model.as_ref() != Some(&asked.model) {
             self.model = Some(asked.model.clone());
             self.failed = 0;
@@ -43,7 +45,7 @@ impl AskState {
     }
 
     /// Closes the open call because a reply arrived.
-    pub(super) fn succeed(&mut self, used: &Usage, clock: u64) -> Option<Asked> {
+    pub(super) fn succeed(&mut self, used: &Usage, clock: u64) -> Option<Arc<Asked>> {
         let asked = self.open.take()?;
         self.slowest_ms = self.slowest_ms.max(clock.saturating_sub(self.began));
         if !used.estimated && asked.purpose == Purpose::Turn {
@@ -56,7 +58,7 @@ impl AskState {
     }
 
     /// Closes the open call because it failed.
-    pub(super) fn fail(&mut self, failure: &AskFailure) -> Option<Asked> {
+    pub(super) fn fail(&mut self, failure: &AskFailure) -> Option<Arc<Asked>> {
         self.failed += 1;
         self.last_error = Some(failure.error.clone());
         if !failure.partial.is_empty() {

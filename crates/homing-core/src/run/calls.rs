@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallState {
     /// The call.
-    pub call: ToolCall,
+    pub call: Arc<ToolCall>,
     /// Identity of the call.
     pub key: CallKey,
     /// Set when the call has begun.
@@ -27,7 +27,7 @@ pub struct CallState {
 
 impl CallState {
     /// Creates a call without a result.
-    pub fn new(key: CallKey, call: ToolCall, begun: Option<Replay>) -> Self {
+    pub fn new(key: CallKey, call: Arc<ToolCall>, begun: Option<Replay>) -> Self {
         Self { call, key, begun, result: None, refusal: None }
     }
 }

@@ -189,6 +189,6 @@ pub(super) fn drop_cut_call(reply: &mut Reply) {
     let Some(last) = reply.parts.iter().rposition(|part| matches!(part, Part::Call(_))) else { return };
     let is_cut = matches!(&reply.parts[last], Part::Call(call) if !matches!(call.args, Args::Json(Value::Object(_))));
     if is_cut && let Part::Call(call) = reply.parts.remove(last) {
-        reply.cut_call = Some(call.name);
+        reply.cut_call = Some(call.name.clone());
     }
 }

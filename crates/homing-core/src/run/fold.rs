@@ -35,7 +35,7 @@ pub(crate) struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    pub(crate) fn asked(&mut self, asked: &Asked, margin: Margin) {
+    pub(crate) fn asked(&mut self, asked: &Arc<Asked>, margin: Margin) {
         let run = &mut *self.run;
         run.work.call_begins(self.clock);
         // Earlier versions went on at the first report; their journals have the call that followed it.
@@ -84,8 +84,11 @@ impl Fold<'_> {
         }
         let (id, turn) = (run.id, run.turn());
         let key = |index: usize| CallKey { run: id, turn, index: u32::try_from(index).unwrap_or(u32::MAX) };
-        run.calls.states =
-            said.calls().enumerate().map(|(index, call)| CallState::new(key(index), call.clone(), None)).collect();
+        let calls = said.parts.iter().filter_map(|part| match part {
+            Part::Call(call) => Some(call.clone()),
+            Part::Text(_) | Part::Thinking { .. } | Part::Opaque { .. } => None,
+        });
+        run.calls.states = calls.enumerate().map(|(index, call)| CallState::new(key(index), call, None)).collect();
         run.conversation.note_cut(&said, asked);
         run.conversation.push(Message::Assistant(said));
         if !reply.usage.estimated {
@@ -174,7 +177,8 @@ impl Fold<'_> {
         run.answer.repairs += 1;
         if run.answer.repairs > 1 {
             let call = run.calls.states.iter().find(|state| state.key == key).map(|state| &state.call);
-            run.answer.best_effort = call.and_then(answer::written).filter(|_| run.spawned.accepts_prose());
+            run.answer.best_effort =
+                call.and_then(|call| answer::written(call)).filter(|_| run.spawned.accepts_prose());
         }
         if run.answer.repairs > 1 && run.answer.best_effort.is_none() {
             let message = format!("the answer does not match its schema: {}", result.text);

@@ -10,7 +10,7 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result};
+use crate::wire::{DOCUMENT_NAME, IdStyle, ResultIds, of_reply};
 
 /// The options of a request: everything but its messages and tools.
 pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)], sampling: &Sampling) -> ChatOptions {
@@ -60,10 +60,10 @@ pub(super) fn chat_request(request: &ModelRequest<'_>, origin: &str) -> ChatRequ
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut results: Vec<ToolResponse> = Vec::new();
     let mut images: Vec<ContentPart> = Vec::new();
-    let mut reply = None;
+    let (mut reply, mut ids) = (None, ResultIds::default());
     for (position, entry) in request.messages.iter().enumerate() {
         if let Message::Tool(result) = &entry.message {
-            results.push(tool_response(result, reply));
+            results.push(tool_response(result, &ids.of(result, reply, IdStyle::Free)));
             images.extend(result.images.iter().map(image));
             continue;
         }
@@ -95,8 +95,7 @@ fn flush(messages: &mut Vec<ChatMessage>, results: &mut Vec<ToolResponse>, image
     }
 }
 
-fn tool_response(result: &ToolResult, reply: Option<(usize, &Message)>) -> ToolResponse {
-    let id = of_result(result, reply, IdStyle::Free);
+fn tool_response(result: &ToolResult, id: &str) -> ToolResponse {
     let text = if result.is_error { format!("Error: {}", result.text) } else { result.text.clone() };
     ToolResponse::new(id, text).with_fn_name(result.name.clone())
 }
@@ -145,7 +144,7 @@ fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
             }
             Part::Opaque { .. } => (),
             Part::Call(call) => parts.push(ContentPart::ToolCall(GenaiToolCall {
-                call_id: ids.next().unwrap_or_default(),
+                call_id: ids.next().unwrap_or_default().into_owned(),
                 fn_name: call.name.clone(),
                 fn_arguments: match &call.args {
                     Args::Json(value) => value.clone(),

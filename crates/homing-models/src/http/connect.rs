@@ -82,6 +82,11 @@ async fn open(http: &Http, origin: &Uri) -> Result<Connection, TransportError> {
     if !is_tls {
         return http1_over(stream).await;
     }
+    // Boxed, because a plain connection does not need its state.
+    Box::pin(over_tls(http, origin, stream)).await
+}
+
+async fn over_tls(http: &Http, origin: &Uri, stream: TcpStream) -> Result<Connection, TransportError> {
     let config = http.tls().map_err(TransportError::setup)?;
     let host = origin.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(host).map_err(TransportError::connect)?;

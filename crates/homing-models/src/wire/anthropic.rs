@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{CACHE_MARK, Delivery, anthropic_stream, offered, push_string};
 use crate::wire::{
-    call_ids::{self, IdStyle},
+    call_ids::{self, IdStyle, ResultIds},
     reply_builder::ReplyBuilder,
 };
 
@@ -151,13 +151,12 @@ fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
 /// Merges adjacent entries of one role into one message, so that all results of a reply are in one.
 fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
     let marks = marks(request);
-    let mut role = None;
-    let mut reply = None;
+    let (mut role, mut reply, mut ids) = (None, None, ResultIds::default());
     for (position, entry) in request.messages.iter().enumerate() {
         if !matches!(entry.message, Message::Tool(_)) {
             reply = Some((position, &entry.message));
         }
-        let fragment = entry.encoding.get_or_make("anthropic", || fragment(entry, reply));
+        let fragment = entry.encoding.get_or_make("anthropic", || fragment(entry, reply, &mut ids));
         let entry_role = role_of(&entry.message);
         match role {
             Some(before) if before == entry_role => out.push(','),
@@ -197,7 +196,7 @@ pub(super) fn role_of(message: &Message) -> &'static str {
 
 /// The content blocks of an entry, joined by commas. The provider refuses a message without content and one that ends
 /// with reasoning, which happens if a call after it was cut; both get a placeholder.
-fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>) -> String {
+fn fragment<'a>(entry: &TranscriptEntry, reply: Option<(usize, &'a Message)>, ids: &mut ResultIds<'a>) -> String {
     let mut blocks = Vec::new();
     match &entry.message {
         Message::User { text, images } => {
@@ -205,7 +204,7 @@ fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>) -> String
             blocks.extend(images.iter().map(image_block));
         }
         Message::Assistant(message) => blocks = assistant(message, reply.map_or(0, |(position, _)| position)),
-        Message::Tool(result) => blocks.push(tool_result(result, &call_ids::of_result(result, reply, IdStyle::Free))),
+        Message::Tool(result) => blocks.push(tool_result(result, &ids.of(result, reply, IdStyle::Free))),
     }
     if blocks.is_empty() || ends_with_reasoning(&entry.message) {
         blocks.extend(text_block("(nothing)"));

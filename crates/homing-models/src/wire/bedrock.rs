@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{
     anthropic::{self, ThinkingMode},
     bedrock_stream::BedrockDecoder,
-    call_ids::{self, IdStyle},
+    call_ids::{self, IdStyle, ResultIds},
     offered, push_string,
     reply_builder::ReplyBuilder,
 };
@@ -217,13 +217,13 @@ fn used_tools<'a>(request: &ModelRequest<'a>) -> Vec<&'a str> {
 fn push_messages(out: &mut String, request: &ModelRequest<'_>, model: &str, marks: CacheMarks) {
     let marked = if marks.messages { anthropic::marks(request) } else { [None; 2] };
     let takes_status = matches!(Family::of(model), Family::Claude | Family::Nova);
-    let (mut role, mut reply) = (None, None);
+    let (mut role, mut reply, mut ids) = (None, None, ResultIds::default());
     for (position, entry) in request.messages.iter().enumerate() {
         if !matches!(entry.message, Message::Tool(_)) {
             reply = Some((position, &entry.message));
         }
         let name = if takes_status { "bedrock" } else { "bedrock without status" };
-        let fragment = entry.encoding.get_or_make(name, || fragment(entry, position, reply, takes_status));
+        let fragment = entry.encoding.get_or_make(name, || fragment(entry, position, reply, takes_status, &mut ids));
         let entry_role = anthropic::role_of(&entry.message);
         match role {
             Some(before) if before == entry_role => out.push(','),
@@ -243,12 +243,18 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>, model: &str, mark
 }
 
 /// The content blocks of an entry, joined by commas. Bedrock refuses a message without content.
-fn fragment(entry: &TranscriptEntry, position: usize, reply: Option<(usize, &Message)>, takes_status: bool) -> String {
+fn fragment<'a>(
+    entry: &TranscriptEntry,
+    position: usize,
+    reply: Option<(usize, &'a Message)>,
+    takes_status: bool,
+    ids: &mut ResultIds<'a>,
+) -> String {
     let mut blocks = match &entry.message {
         Message::User { text, images } => content(text, images, position),
         Message::Assistant(message) => assistant(message, reply.map_or(0, |(position, _)| position)),
         Message::Tool(result) => {
-            let id = call_ids::of_result(result, reply, IdStyle::Free);
+            let id = ids.of(result, reply, IdStyle::Free);
             vec![tool_result(result, &id, position, takes_status)]
         }
     };

@@ -1,5 +1,7 @@
 //! Call ids in requests: a call and its result have the same id, and no two calls share one.
 
+use std::borrow::Cow;
+
 use homing_core::message::{Message, Reply, ToolResult};
 
 /// The form of ids that a provider accepts.
@@ -15,36 +17,63 @@ pub(crate) enum IdStyle {
 /// The ids of a reply's calls, in order. `position` is the reply's index in the transcript.
 ///
 /// Ids depend on the reply and its position only, so that a result encoded later gets the same one.
-pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
+pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<Cow<'_, str>> {
+    let mut ids: Vec<Cow<'_, str>> = Vec::new();
     for (index, call) in reply.calls().enumerate() {
-        let mut id: String =
-            call.id.chars().filter(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).collect();
-        id.truncate(64);
+        let mut id = allowed(&call.id);
         if is_generic(&id) {
-            id = format!("call_{position}_{index}");
+            id = Cow::Owned(format!("call_{position}_{index}"));
         }
         if ids.contains(&id) {
-            id = format!("{id}_{index}");
+            id = Cow::Owned(format!("{id}_{index}"));
         }
         ids.push(id);
     }
     match style {
         IdStyle::Free => ids,
-        IdStyle::Nine => ids.iter().map(|id| nine(id)).collect(),
+        IdStyle::Nine => ids.iter().map(|id| Cow::Owned(nine(id))).collect(),
     }
 }
 
-/// The id of `result`, given the message before the results and its position.
-pub(crate) fn of_result(result: &ToolResult, before: Option<(usize, &Message)>, style: IdStyle) -> String {
-    let call = before.and_then(|(position, message)| match message {
-        Message::Assistant(reply) => of_reply(reply, position, style).into_iter().nth(result.index as usize),
-        Message::User { .. } | Message::Tool(_) => None,
-    });
-    call.unwrap_or_else(|| match style {
-        IdStyle::Free => result.call_id.clone(),
-        IdStyle::Nine => nine(&result.call_id),
-    })
+/// The letters of an id that every provider accepts.
+fn allowed(id: &str) -> Cow<'_, str> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    if id.len() <= 64 && id.chars().all(is_allowed) {
+        return Cow::Borrowed(id);
+    }
+    Cow::Owned(id.chars().filter(|letter| is_allowed(*letter)).take(64).collect())
+}
+
+/// The ids of results, which are those of their calls. The ids of a reply are computed once for all of its results, because a
+/// lead may delegate to a hundred agents in one reply.
+#[derive(Default)]
+pub(crate) struct ResultIds<'a> {
+    /// The position of the last reply, and the ids of its calls.
+    reply: Option<(usize, Vec<Cow<'a, str>>)>,
+}
+
+impl<'a> ResultIds<'a> {
+    /// The id of `result`, given the message before the results and its position.
+    pub(crate) fn of<'b>(
+        &'b mut self,
+        result: &'b ToolResult,
+        before: Option<(usize, &'a Message)>,
+        style: IdStyle,
+    ) -> Cow<'b, str> {
+        if let Some((position, Message::Assistant(reply))) = before {
+            if self.reply.as_ref().is_none_or(|(known, _)| *known != position) {
+                self.reply = Some((position, of_reply(reply, position, style)));
+            }
+            let id = self.reply.as_ref().and_then(|(_, ids)| ids.get(result.index as usize));
+            if let Some(id) = id {
+                return Cow::Borrowed(id);
+            }
+        }
+        match style {
+            IdStyle::Free => Cow::Borrowed(&result.call_id),
+            IdStyle::Nine => Cow::Owned(nine(&result.call_id)),
+        }
+    }
 }
 
 /// Returns true for ids that count the calls of one reply, which are not unique in the conversation.
@@ -78,14 +107,15 @@ mod tests {
 
     fn reply(ids: &[&str]) -> Reply {
         let call = |id: &&str| {
-            Part::Call(ToolCall { id: (*id).to_owned(), name: "read".into(), args: Args::Json(serde_json::json!({})) })
+            Part::from(ToolCall { id: (*id).to_owned(), name: "read".into(), args: Args::Json(serde_json::json!({})) })
         };
         Reply::new(ids.iter().map(call).collect())
     }
 
     #[test]
     fn l5_repeated_and_missing_ids_become_unique() {
-        let ids = of_reply(&reply(&["a", "a", "", "call_1", "toolu_01"]), 7, IdStyle::Free);
+        let reply = reply(&["a", "a", "", "call_1", "toolu_01"]);
+        let ids = of_reply(&reply, 7, IdStyle::Free);
         assert_eq!(ids, ["a", "a_1", "call_7_2", "call_7_3", "toolu_01"]);
     }
 
@@ -101,8 +131,13 @@ mod tests {
             data: None,
             is_error: false,
         };
-        assert_eq!(of_result(&result, Some((3, &message)), IdStyle::Free), "a_1");
-        let nine = of_result(&result, Some((3, &message)), IdStyle::Nine);
+        let mut ids = ResultIds::default();
+        assert_eq!(ids.of(&result, Some((3, &message)), IdStyle::Free), "a_1");
+        let other = Message::Assistant(reply(&["b", "c"]));
+        assert_eq!(ids.of(&result, Some((5, &other)), IdStyle::Free), "c");
+        assert_eq!(ids.of(&result, None, IdStyle::Free), "a");
+        let mut ids = ResultIds::default();
+        let nine = ids.of(&result, Some((3, &message)), IdStyle::Nine);
         assert_eq!(nine.len(), 9);
         assert_eq!(vec![nine], of_reply(&reply(&["a", "a"]), 3, IdStyle::Nine)[1..]);
     }

@@ -7,24 +7,27 @@ use homing_core::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write as _};
 
 use super::{
     DOCUMENT_NAME, Delivery, arguments, cache_key,
     chat_cache::{self, CacheMarks},
     chat_stream, data_url,
     effort::EffortLevels,
-    join_around, offered, push_string,
+    offered, push_string,
     reasoning::{self, KeepThinking, ReasoningReturn},
     reply_before,
 };
 use crate::wire::{
-    call_ids::{self, IdStyle},
+    call_ids::{self, IdStyle, ResultIds},
     reply_builder::ReplyBuilder,
 };
 
 /// Separates a tool result from its images, which follow all results of the reply. JSON never contains it unescaped.
 const SEPARATOR: char = '\u{1e}';
+
+/// The name under which the encoding of tools is cached.
+const TOOLS: &str = "chat";
 
 /// Differences between the providers of this wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -77,14 +80,14 @@ pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
 /// The body of a request.
 pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
     let quirks = Quirks { reasoning: quirks.reasoning.for_model(model), ..quirks };
-    let mut out = String::with_capacity(1_024);
+    let mut out = String::with_capacity(expected_size(request, quirks.fragment_name()));
     out.push_str("{\"model\":");
     push_string(&mut out, model);
     push_delivery(&mut out, quirks, delivery);
     push_options(&mut out, request, model, quirks);
     reasoning::push_thinking(&mut out, request.effort, model, quirks.keep_thinking);
     if quirks.prompt_cache_key {
-        out.push_str(&format!(",\"prompt_cache_key\":\"{}\"", cache_key(request)));
+        let _ = write!(out, ",\"prompt_cache_key\":\"{}\"", cache_key(request));
     }
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
@@ -94,14 +97,25 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
             ToolChoice::Off => out.push_str(",\"tool_choice\":\"none\""),
             ToolChoice::Required => out.push_str(",\"tool_choice\":\"required\""),
             ToolChoice::Tool(name) => {
-                let choice = format!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}");
-                out.push_str(&format!(",\"tool_choice\":{choice}"));
+                let choice = format_args!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}");
+                let _ = write!(out, ",\"tool_choice\":{choice}");
             }
         }
     }
     out.push_str(",\"messages\":[");
     let marks = if quirks.cache_marks { CacheMarks::of(request, model) } else { CacheMarks::default() };
-    join_around(out, messages(request, quirks, &marks), "]}")
+    push_messages(&mut out, request, quirks, &marks);
+    out.push_str("]}");
+    out
+}
+
+/// About as many bytes as a body has, so that the history is not moved while it grows.
+fn expected_size(request: &ModelRequest<'_>, name: &'static str) -> usize {
+    let new_size = |entry: &TranscriptEntry| usize::try_from(entry.size()).unwrap_or(0);
+    let size = |entry: &TranscriptEntry| entry.encoding.kept(name).map_or_else(|| new_size(entry), str::len) + 1;
+    let messages = request.messages.iter().map(|entry| size(entry)).sum::<usize>();
+    let tools = request.tools.encoding.kept(TOOLS).map_or(0, str::len);
+    512 + request.system.len() + tools + messages
 }
 
 fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
@@ -114,17 +128,17 @@ fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
 
 fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-    out.push_str(&format!(",\"{limit}\":{}", request.max_output));
+    let _ = write!(out, ",\"{limit}\":{}", request.max_output);
     let levels = EffortLevels::of(model);
     if let Some(milli) = request.temperature_milli.filter(|_| !has_fixed_sampling(model, quirks)) {
-        out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
+        let _ = write!(out, ",\"temperature\":{}", f64::from(milli) / 1_000.0);
     }
     match (request.effort.filter(|_| !quirks.no_effort), levels) {
         (Some(effort), _) if quirks.effort_object => {
-            out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{}\"}}", EffortLevels::Newest.word(effort)));
+            let _ = write!(out, ",\"reasoning\":{{\"effort\":\"{}\"}}", EffortLevels::Newest.word(effort));
         }
         (Some(effort), Some(levels)) => {
-            out.push_str(&format!(",\"reasoning_effort\":\"{}\"", levels.word(effort)));
+            let _ = write!(out, ",\"reasoning_effort\":\"{}\"", levels.word(effort));
         }
         // Models that do not reason refuse an effort.
         (Some(_), None) | (None, _) => (),
@@ -142,7 +156,7 @@ pub(crate) fn takes_effort(model: &str, quirks: Quirks) -> bool {
 }
 
 fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
-    toolbox.encoding.get_or_make("chat", || {
+    toolbox.encoding.get_or_make(TOOLS, || {
         let tool = |spec: &homing_core::tool::ToolSpec| {
             serde_json::json!({"type": "function", "function":
                 {"name": spec.name, "description": spec.description, "parameters": spec.schema}})
@@ -151,50 +165,66 @@ fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     })
 }
 
-/// The messages of a request, each as JSON.
-fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks, marks: &CacheMarks) -> Vec<Cow<'a, str>> {
-    let mut pieces = Vec::with_capacity(request.messages.len() + 1);
+/// Appends the messages of a request, separated by commas.
+fn push_messages(out: &mut String, request: &ModelRequest<'_>, quirks: Quirks, marks: &CacheMarks) {
+    let push = |out: &mut String, message: &str, is_marked: bool| {
+        if is_marked {
+            out.push_str(&chat_cache::marked(message));
+        } else {
+            out.push_str(message);
+        }
+        out.push(',');
+    };
     if !request.system.is_empty() {
-        let mut system = String::from("{\"role\":\"system\",\"content\":");
-        push_string(&mut system, request.system);
-        system.push('}');
-        pieces.push(Cow::Owned(if marks.system { chat_cache::marked(&system) } else { system }));
+        let start = out.len();
+        out.push_str("{\"role\":\"system\",\"content\":");
+        push_string(out, request.system);
+        out.push_str("},");
+        if marks.system {
+            let system = out.split_off(start);
+            push(out, system.trim_end_matches(','), true);
+        }
     }
     // The results of one reply must be adjacent, so their images follow the last of them.
-    let mut images = Vec::new();
+    let (mut images, mut ids) = (String::new(), ResultIds::default());
     let name = quirks.fragment_name();
     for (position, entry) in request.messages.iter().enumerate() {
         if !images.is_empty() && !matches!(entry.message, Message::Tool(_)) {
-            pieces.append(&mut images);
+            out.push_str(&std::mem::take(&mut images));
         }
         // This runs for the whole history at each turn, so the cache is checked before anything else.
         if let Some(kept) = entry.encoding.kept(name) {
-            let is_marked = marks.contains(position);
-            pieces.push(if is_marked { Cow::Owned(chat_cache::marked(kept)) } else { Cow::Borrowed(kept) });
+            push(out, kept, marks.contains(position));
             continue;
         }
         let has_images = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
         let name = if has_images { quirks.with_images_name() } else { name };
-        let made =
-            entry.encoding.get_or_make(name, || fragment(entry, reply_before(request.messages, position), quirks));
+        let before = || reply_before(request.messages, position);
+        let made = entry.encoding.get_or_make(name, || fragment(entry, before(), quirks, &mut ids));
         match made.split_once(SEPARATOR).filter(|_| has_images) {
             Some((message, more)) => {
-                pieces.push(Cow::Owned(message.to_owned()));
-                images.push(Cow::Owned(more.to_owned()));
+                push(out, message, false);
+                push(&mut images, more, false);
             }
-            None if marks.contains(position) => pieces.push(Cow::Owned(chat_cache::marked(&made))),
-            None => pieces.push(made),
+            None => push(out, &made, marks.contains(position)),
         }
     }
-    pieces.append(&mut images);
-    pieces
+    out.push_str(&images);
+    if out.ends_with(',') {
+        out.pop();
+    }
 }
 
-fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
+fn fragment<'a>(
+    entry: &TranscriptEntry,
+    reply: Option<(usize, &'a Message)>,
+    quirks: Quirks,
+    ids: &mut ResultIds<'a>,
+) -> String {
     match &entry.message {
         Message::User { text, images } => user(text, images),
         Message::Assistant(message) => assistant(message, reply.map_or(0, |(position, _)| position), quirks),
-        Message::Tool(result) => tool(result, &call_ids::of_result(result, reply, quirks.ids())),
+        Message::Tool(result) => tool(result, &ids.of(result, reply, quirks.ids())),
     }
 }
 
@@ -210,7 +240,7 @@ fn user(text: &str, images: &[Image]) -> String {
         for image in images {
             if image.is_pdf() {
                 let name = DOCUMENT_NAME;
-                out.push_str(&format!(",{{\"type\":\"file\",\"file\":{{\"filename\":\"{name}\",\"file_data\":"));
+                let _ = write!(out, ",{{\"type\":\"file\",\"file\":{{\"filename\":\"{name}\",\"file_data\":");
             } else {
                 out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
             }
@@ -224,7 +254,8 @@ fn user(text: &str, images: &[Image]) -> String {
 }
 
 fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
-    let mut out = String::from("{\"role\":\"assistant\",\"content\":");
+    let mut out = String::with_capacity(256);
+    out.push_str("{\"role\":\"assistant\",\"content\":");
     let (text, mut calls) =
         (reply.text(), reply.calls().zip(call_ids::of_reply(reply, position, quirks.ids())).peekable());
     let reasoning_text = reasoning::in_content(reply, quirks.reasoning);

@@ -23,11 +23,11 @@ use homing_core::{
     model::{AskFailure, Delta, ModelError, ModelRequest, ToolChoice},
 };
 use serde::Deserialize;
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
 #[cfg(feature = "genai")]
 pub(crate) use {
-    call_ids::{IdStyle, of_reply, of_result},
+    call_ids::{IdStyle, ResultIds, of_reply},
     reply_builder::{ReplyBlock, cut_stream},
     usage::MAX_TOKENS,
 };
@@ -206,13 +206,36 @@ fn data_url(image: &Image) -> String {
 
 /// Appends `text` as a JSON string.
 fn push_string(out: &mut String, text: &str) {
-    let plain = !text.bytes().any(|byte| byte < 0x20 || byte == b'"' || byte == b'\\');
-    if plain {
-        out.push('"');
-        out.push_str(text);
-        out.push('"');
-    } else {
-        out.push_str(&serde_json::to_string(text).expect("a string is always JSON"));
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = first_escape(rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        push_escape(out, rest.as_bytes()[at]);
+        rest = &rest[at + 1..];
+    }
+    out.push_str(rest);
+    out.push('"');
+}
+
+/// The position of the first byte that must be escaped in a JSON string. Long texts are checked in blocks, which the
+/// compiler turns into a few instructions each.
+fn first_escape(text: &[u8]) -> Option<usize> {
+    let is_escaped = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    let blocks = text.chunks_exact(32);
+    let plain =
+        blocks.take_while(|block| !block.iter().fold(false, |found, byte| found | is_escaped(byte))).count() * 32;
+    text[plain..].iter().position(is_escaped).map(|at| plain + at)
+}
+
+fn push_escape(out: &mut String, byte: u8) {
+    match byte {
+        b'\n' => out.push_str("\\n"),
+        b'\r' => out.push_str("\\r"),
+        b'\t' => out.push_str("\\t"),
+        0x08 => out.push_str("\\b"),
+        0x0c => out.push_str("\\f"),
+        0..0x20 => drop(write!(out, "\\u{byte:04x}")),
+        _ => out.extend(['\\', char::from(byte)]),
     }
 }
 
@@ -260,6 +283,16 @@ fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
 mod tests {
     use super::*;
     use crate::sse::{SseFlow, SseSplitter};
+
+    #[test]
+    fn strings_are_escaped_like_all_json() {
+        let all: String = (0..=0x2ff).filter_map(char::from_u32).collect();
+        for text in ["", "plain", &"a long text without escapes ".repeat(9), &all, &all[40..], &all.repeat(3)] {
+            let mut out = String::new();
+            push_string(&mut out, text);
+            assert_eq!(out, serde_json::to_string(text).unwrap());
+        }
+    }
 
     const CHAT: &str = concat!(
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Grüße\"}}]}\n\n",

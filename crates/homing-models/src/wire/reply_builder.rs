@@ -68,6 +68,10 @@ impl ReplyBuilder {
         if self.blocks.len() >= MAX_BLOCKS {
             return Err(ModelError::Broken { reason: format!("the reply has more than {MAX_BLOCKS} parts") });
         }
+        if self.blocks.is_empty() {
+            // Most replies have one block.
+            self.blocks.reserve_exact(1);
+        }
         self.blocks.push(block);
         Ok(self.blocks.len() - 1)
     }
@@ -227,7 +231,7 @@ fn parts(blocks: Vec<ReplyBlock>, stop: &StopReason, origin: Option<&str>) -> (V
         ReplyBlock::Call { id, name, args } => {
             let id = if id.is_empty() { format!("call_{calls}") } else { id };
             calls += 1;
-            Some(Part::Call(ToolCall { id, name, args: read_args(args) }))
+            Some(Part::from(ToolCall { id, name, args: read_args(args) }))
         }
     });
     (parts.collect(), cut_call)

@@ -15,7 +15,7 @@ use super::{
     reply_before, responses_stream,
 };
 use crate::wire::{
-    call_ids::{self, IdStyle},
+    call_ids::{self, IdStyle, ResultIds},
     reply_builder::ReplyBuilder,
 };
 
@@ -110,11 +110,12 @@ fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
 
 /// The input items of a request; the items of one entry are joined by commas.
 fn input<'a>(request: &ModelRequest<'a>, origin: &str) -> Vec<Cow<'a, str>> {
+    let mut ids = ResultIds::default();
     let piece = |(position, entry): (usize, &'a std::sync::Arc<TranscriptEntry>)| {
         // An entry with reasoning is encoded differently for other providers.
         let name = if has_items_of(&entry.message, origin) { "responses, own reasoning" } else { "responses" };
         let messages = request.messages;
-        entry.encoding.get_or_make(name, || fragment(entry, reply_before(messages, position), origin))
+        entry.encoding.get_or_make(name, || fragment(entry, reply_before(messages, position), origin, &mut ids))
     };
     request.messages.iter().enumerate().map(piece).collect()
 }
@@ -124,11 +125,16 @@ fn has_items_of(message: &Message, origin: &str) -> bool {
     reply.parts.iter().any(|part| matches!(part, Part::Opaque { wire, .. } if wire == origin))
 }
 
-fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, origin: &str) -> String {
+fn fragment<'a>(
+    entry: &TranscriptEntry,
+    reply: Option<(usize, &'a Message)>,
+    origin: &str,
+    ids: &mut ResultIds<'a>,
+) -> String {
     match &entry.message {
         Message::User { text, images } => user(text, images),
         Message::Assistant(message) => assistant(message, reply.map_or(0, |(position, _)| position), origin),
-        Message::Tool(result) => tool(result, &call_ids::of_result(result, reply, IdStyle::Free)),
+        Message::Tool(result) => tool(result, &ids.of(result, reply, IdStyle::Free)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reads tool calls that a small model wrote as text. They count only if the reply has no real calls and the tool was
 //! offered, so that prose about calls is not executed.
 
+use std::sync::Arc;
+
 use homing_core::message::{Args, Part, ToolCall};
 use serde_json::Value;
 
@@ -11,7 +13,11 @@ pub(super) fn read_calls(parts: &mut Vec<Part>, offered: &[String]) {
     if offered.is_empty() {
         return;
     }
-    let mut converted = Vec::new();
+    let may_call = |part: &Part| matches!(part, Part::Text(text) if text.contains(['<', '[', '{', '`']));
+    if !parts.iter().any(may_call) {
+        return;
+    }
+    let mut converted = Vec::with_capacity(parts.len());
     for part in std::mem::take(parts) {
         match part {
             Part::Text(text) => {
@@ -19,7 +25,7 @@ pub(super) fn read_calls(parts: &mut Vec<Part>, offered: &[String]) {
                 if calls.is_empty() || !rest.trim().is_empty() {
                     converted.push(Part::Text(if calls.is_empty() { text } else { rest.trim().to_owned() }));
                 }
-                converted.extend(calls.into_iter().map(Part::Call));
+                converted.extend(calls.into_iter().map(Part::from));
             }
             other @ (Part::Thinking { .. } | Part::Call(_) | Part::Opaque { .. }) => converted.push(other),
         }
@@ -27,7 +33,7 @@ pub(super) fn read_calls(parts: &mut Vec<Part>, offered: &[String]) {
     let mut count = 0;
     for part in &mut converted {
         if let Part::Call(call) = part {
-            call.id = format!("call_{count}");
+            Arc::make_mut(call).id = format!("call_{count}");
             count += 1;
         }
     }

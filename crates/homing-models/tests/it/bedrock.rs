@@ -231,7 +231,7 @@ async fn whole_reply_is_decoded_and_returned_with_its_reasoning() {
 }
 
 fn said(mut parts: Vec<Part>) -> Reply {
-    parts.push(Part::Call(ToolCall { id: "t1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) }));
+    parts.push(Part::from(ToolCall { id: "t1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) }));
     Reply::new(parts).stop(StopReason::Calls)
 }
 

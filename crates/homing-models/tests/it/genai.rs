@@ -119,7 +119,7 @@ async fn gemini_reply_without_a_count_of_its_output_is_measured() {
 
 fn conversation() -> Vec<Arc<TranscriptEntry>> {
     let call = |id: &str, path: &str| {
-        Part::Call(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })
+        Part::from(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })
     };
     let result = |index: u32, id: &str, is_error| {
         TranscriptEntry::new(Message::Tool(ToolResult {

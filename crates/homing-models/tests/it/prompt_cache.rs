@@ -26,7 +26,7 @@ async fn server() -> FakeProvider {
 }
 
 fn reply(calls: u32) -> Arc<TranscriptEntry> {
-    let call = |at| Part::Call(ToolCall { id: format!("c{at}x"), name: "read".into(), args: Args::Json(json!({})) });
+    let call = |at| Part::from(ToolCall { id: format!("c{at}x"), name: "read".into(), args: Args::Json(json!({})) });
     let parts = (0..calls).map(call).collect();
     TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls)))
 }

@@ -177,7 +177,7 @@ fn said(parts: Vec<Part>) -> Arc<TranscriptEntry> {
 }
 
 fn call() -> Part {
-    Part::Call(ToolCall { id: "c1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) })
+    Part::from(ToolCall { id: "c1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) })
 }
 
 fn thought(origin: Option<&str>, signature: Option<&str>) -> Part {

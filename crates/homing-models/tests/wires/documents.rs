@@ -19,7 +19,7 @@ const DATA: &str = "JVBERi0=";
 fn messages() -> [Arc<TranscriptEntry>; 3] {
     let document = || vec![Image::new(Image::PDF, DATA).pages(2)];
     let call = ToolCall { id: "call_x".into(), name: "read".into(), args: Args::Json(json!({})) };
-    let reply = Reply::new(vec![Part::Call(call)]).stop(StopReason::Calls);
+    let reply = Reply::new(vec![Part::from(call)]).stop(StopReason::Calls);
     let result = ToolResult {
         index: 0,
         call_id: "call_x".into(),

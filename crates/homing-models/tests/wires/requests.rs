@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 fn call(id: &str, name: &str, args: Value) -> Part {
-    Part::Call(ToolCall { id: id.into(), name: name.into(), args: Args::Json(args) })
+    Part::from(ToolCall { id: id.into(), name: name.into(), args: Args::Json(args) })
 }
 
 fn result(index: u32, id: &str, text: &str) -> Arc<TranscriptEntry> {

@@ -259,7 +259,7 @@ async fn summaries_are_requested_if_configured() {
 async fn images_of_users_and_tools_are_sent_in_place() {
     let image = |data: &str| vec![Image::new("image/png", data)];
     let call = homing_core::message::ToolCall { id: "c".into(), name: "read".into(), args: Args::Json(json!({})) };
-    let reply = Reply::new(vec![Part::Call(call)]).stop(StopReason::Calls);
+    let reply = Reply::new(vec![Part::from(call)]).stop(StopReason::Calls);
     let result = ToolResult {
         index: 0,
         call_id: "c".into(),

@@ -51,7 +51,7 @@ pub(crate) async fn wait_for_sibling(
             () = tokio::time::sleep(longest) => (),
         }
     };
-    scheduler.waiting(begun).await
+    Box::pin(scheduler.waiting(begun)).await
 }
 
 /// The first run of the fan-out, if this run must wait for it. A fan-out may have thousands of runs, so each looks at only as

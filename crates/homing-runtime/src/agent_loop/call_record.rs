@@ -143,7 +143,13 @@ impl CallRecorder {
             let text = "not done: the time of this run is nearly up".to_owned();
             return Err(RefusedCall { why: CallRefusal::Limit(hit), text }.into());
         }
-        let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
+        let is_as_written =
+            state.call.name == name && matches!(&state.call.args, Args::Json(written) if written == args);
+        let call = if is_as_written {
+            state.call.clone()
+        } else {
+            Arc::new(ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) })
+        };
         let trusts_project = !self.run.config().taint.project_is_untrusted;
         let origin = self.run.read(|run| Origin::of_call(name, &run.spawned.authority.own, trusts_project));
         let called = Called { key: state.key, call, replay, allowed_by, origin };

@@ -3,6 +3,7 @@
 
 use std::{
     borrow::Cow,
+    fmt::Write as _,
     future::Future,
     sync::{
         Arc, Mutex, PoisonError,
@@ -62,7 +63,7 @@ impl ModelCalls {
         Self { run, scheduler, reservations }
     }
 
-    /// Waits until a call may be made, and reserves its worst case.
+    /// Waits until a call may be made, and reserves its worst case. Waits are boxed, because most calls need none of them.
     pub(crate) async fn reserve(
         &self,
         purpose: Purpose,
@@ -92,8 +93,8 @@ impl ModelCalls {
             request = self.fit_to_budget(request, &purpose, nudge.as_deref());
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
                 match self.queue_to_start().filter(|_| admission.is_none()) {
-                    Some(turn) => admission = self.wait_to_start(turn, &mut wait).await?,
-                    None => self.wait_for_budget(settlement, &purpose, &mut wait).await?,
+                    Some(turn) => admission = Box::pin(self.wait_to_start(turn, &mut wait)).await?,
+                    None => Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?,
                 }
                 continue;
             }
@@ -102,7 +103,7 @@ impl ModelCalls {
             if self.scheduler.provider_pause(&rate_limiter).is_some() {
                 continue;
             }
-            let key = self.run.read(|run| format!("{}:{}", run.id, run.own.turns + 1));
+            let key = self.run.read(call_key);
             let ask = |max_output, hold, landing| Asked {
                 max_output,
                 hold,
@@ -118,7 +119,7 @@ impl ModelCalls {
                 ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
                 ReserveResult::Later => {
                     drop(slots);
-                    self.wait_for_budget(settlement, &purpose, &mut wait).await?;
+                    Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?;
                 }
             }
         }
@@ -274,12 +275,13 @@ impl ModelCalls {
 
     /// The first model of the run's list that is not given up; fails if none is left.
     fn choose_model(&self, purpose: &Purpose) -> Result<Arc<dyn Model>, Interrupt> {
-        let (models, current, failed, mut error, unforced) = self.run.read(|run| {
-            let models = run.spawned.models.clone();
-            let asked = run.asked_model();
+        let (spawned, current, failed, mut error, unforced) = self.run.read(|run| {
+            let (models, asked) = (&run.spawned.models, run.asked_model());
             let current = asked.and_then(|asked| models.iter().position(|name| name == asked)).unwrap_or(0);
-            (models, current, run.failed_asks(), run.last_error().cloned(), retries_unforced(run, purpose))
+            let unforced = retries_unforced(run, purpose);
+            (run.spawned.clone(), current, run.failed_asks(), run.last_error().cloned(), unforced)
         });
+        let models = &spawned.models;
         let max_attempts = self.run.config().retries.max_attempts;
         let has_another = current + 1 < models.len();
         let give_up = error.as_ref().is_some_and(|error| gives_up(error, failed, max_attempts, has_another));
@@ -368,6 +370,13 @@ fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> Tran
     if !text.is_empty() {
         run.notify(|| kind(text.into_owned()));
     }
+}
+
+/// Identifies the next reply of a run to the provider.
+fn call_key(run: &Run) -> String {
+    let mut key = String::with_capacity(48);
+    let _ = write!(key, "{}:{}", run.id, run.own.turns + 1);
+    key
 }
 
 /// The step that ends a run because of a limit. A run that has not started has nothing to report, so it is not asked.

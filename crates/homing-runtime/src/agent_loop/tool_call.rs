@@ -190,7 +190,7 @@ impl ToolCalls {
             Some(problems) => ToolOutput::error(problems),
         };
         let call = ToolCall { id: "text".to_owned(), name: tool_names::ANSWER.to_owned(), args: Args::Json(value) };
-        let state = CallState::new(key, call, None);
+        let state = CallState::new(key, call.into(), None);
         self.recorder.returned(&state, tool_names::ANSWER, output, Some(CallRefusal::NoTool));
     }
 
@@ -209,7 +209,7 @@ impl ToolCalls {
         let key = self.run.read(|run| CallKey { run: run.id, turn: run.turn(), index: VERIFICATION });
         let args = json!({ "command": command });
         let call = ToolCall { id: "until".to_owned(), name: "bash".to_owned(), args: Args::Json(args.clone()) };
-        let state = CallState::new(key, call, begun);
+        let state = CallState::new(key, call.into(), begun);
         let Some(tool) = self.run.runtime.tool("bash") else {
             let message = "the `until` command needs the tool `bash`, which is not available here";
             return Err(Interrupt::Failed(Outcome::failed(FailureKind::Config, message)));

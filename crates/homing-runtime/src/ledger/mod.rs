@@ -44,7 +44,7 @@ pub(crate) struct Reservations {
 
 /// A recorded reservation for one model call.
 pub(crate) struct ReservedCall {
-    pub(crate) asked: Asked,
+    pub(crate) asked: Arc<Asked>,
     rates: Rates,
     account: Option<AccountPart>,
 }
@@ -116,7 +116,7 @@ impl Reservations {
             let fit = tree.ledger().fit(self.live_run.run, size, &rates);
             match self.within_slice(tree, slice.as_ref(), fit) {
                 Fit::Fits { max_output, hold, landing } => {
-                    let asked = ask(max_output, hold, landing);
+                    let asked = Arc::new(ask(max_output, hold, landing));
                     recorded = Some(asked.clone());
                     Ok(Fact::Asked(asked))
                 }

@@ -39,15 +39,24 @@ impl FairSemaphore {
     pub(crate) async fn acquire(self: &Arc<Self>, lane: &[u32]) -> Slot {
         let granted = {
             let mut state = self.state();
-            if state.free > 0 {
-                state.free -= 1;
-                return Slot(Some(self.clone()));
+            if let Some(slot) = self.take_free(&mut state) {
+                return slot;
             }
             let (grant, granted) = oneshot::channel();
             state.waiting.join(lane, grant);
             granted
         };
         granted.await.expect("a waiter is dropped only with its slots")
+    }
+
+    /// Takes a slot if one is free, in which case nothing waits for it.
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Slot> {
+        self.take_free(&mut self.state())
+    }
+
+    fn take_free(self: &Arc<Self>, state: &mut QueueState) -> Option<Slot> {
+        state.free = state.free.checked_sub(1)?;
+        Some(Slot(Some(self.clone())))
     }
 
     fn release(self: &Arc<Self>) {

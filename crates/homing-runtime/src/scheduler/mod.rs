@@ -21,7 +21,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
 use homing_core::{
     fact::{FailureKind, LimitHit, Outcome},
     model::ModelError,
@@ -46,6 +45,8 @@ pub(crate) struct Scheduler {
     run_slots: Arc<FairSemaphore>,
     ids: Arc<dyn IdSource>,
     max_backoff: Duration,
+    /// The run's path through all trees, by which slots are shared out fairly.
+    lane: Box<[u32]>,
 }
 
 /// The slots of a model call. They are held only while the model answers.
@@ -62,7 +63,9 @@ impl Scheduler {
         ids: Arc<dyn IdSource>,
         max_backoff: Duration,
     ) -> Self {
-        Self { tree, live_run, run_slots, ids, max_backoff }
+        let root = u32::from_be_bytes(tree.id.as_bytes()[12..].try_into().expect("four bytes")) | 1;
+        let lane = [root].into_iter().chain(live_run.place.steps().iter().copied()).collect();
+        Self { tree, live_run, run_slots, ids, max_backoff, lane }
     }
 
     /// Awaits something that counts as the run's own work.
@@ -148,26 +151,33 @@ impl Scheduler {
 
     /// Waits for one of the slots that limit how many runs work at once.
     pub(crate) async fn run_slot(&self) -> Result<Slot, Interrupt> {
-        let lane = self.lane();
-        let slot = self.run_slots.acquire(&lane);
-        tokio::pin!(slot);
-        if let Some(slot) = slot.as_mut().now_or_never() {
+        if let Some(slot) = self.run_slots.try_acquire() {
             return Ok(slot);
         }
         self.tree.notify(&self.live_run, || TransientKind::Queued);
-        self.waiting(slot).await
+        self.queue(&self.run_slots).await
     }
 
     /// Waits for the slots of a model call: the run's and the provider's.
     pub(crate) async fn call_slots(&self, rate_limiter: &RateLimiter) -> Result<CallSlots, Interrupt> {
         let run = self.run_slot().await?;
-        let call = self.waiting(rate_limiter.calls.acquire(&self.lane())).await?;
+        let call = match rate_limiter.calls.try_acquire() {
+            Some(call) => call,
+            None => self.queue(&rate_limiter.calls).await?,
+        };
         Ok(CallSlots { _run: run, _call: call })
+    }
+
+    /// Waits in the queue for a slot. Boxed, because there is a free one most of the time.
+    async fn queue(&self, slots: &Arc<FairSemaphore>) -> Result<Slot, Interrupt> {
+        Box::pin(self.waiting(slots.acquire(&self.lane))).await
     }
 
     /// Waits until the provider accepts requests again; fails at once if that is beyond the run's time.
     pub(crate) async fn wait_for_provider(&self, rate_limiter: &RateLimiter) -> Result<(), Interrupt> {
-        self.waiting(rate_limiter.refresh(&*self.tree.journal)).await?;
+        if let Some(refresh) = rate_limiter.refresh(&*self.tree.journal) {
+            Box::pin(self.waiting(refresh)).await?;
+        }
         while let Some(wait) = self.provider_pause(rate_limiter) {
             if self.time_left().is_some_and(|(left, _)| Duration::from_millis(left) < wait) {
                 let message =
@@ -208,18 +218,12 @@ impl Scheduler {
 
     async fn sleep_before_retry(&self, wait: Duration, reason: String) -> Result<(), Interrupt> {
         self.tree.notify(&self.live_run, || TransientKind::Retrying { in_ms: millis(wait), reason });
-        self.waiting(tokio::time::sleep(wait)).await
+        Box::pin(self.waiting(tokio::time::sleep(wait))).await
     }
 
     /// Exponential back-off with full jitter.
     fn backoff_time(&self, failed: u32) -> Duration {
         let bound = 500_u64.saturating_mul(1 << failed.min(16)).min(millis(self.max_backoff));
         Duration::from_millis(self.ids.roll(bound) + 1)
-    }
-
-    /// The run's path through all trees, by which slots are shared out fairly.
-    fn lane(&self) -> Vec<u32> {
-        let tree = u32::from_be_bytes(self.tree.id.as_bytes()[12..].try_into().expect("four bytes")) | 1;
-        [tree].into_iter().chain(self.live_run.place.steps().iter().copied()).collect()
     }
 }

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use homing_core::BoxFuture;
+
 use crate::{
     clock::{Clock, IdSource},
     journal::Journal,
@@ -53,9 +55,9 @@ impl RateLimiter {
         }
     }
 
-    /// Learns of pauses that other processes have set.
-    pub(crate) async fn refresh(&self, journal: &dyn Journal) {
-        journal.refresh_rate_limit(&self.name).await;
+    /// Learns of pauses that other processes have set, if that takes a request.
+    pub(crate) fn refresh<'a>(&'a self, journal: &'a dyn Journal) -> Option<BoxFuture<'a, ()>> {
+        journal.refresh_rate_limit(&self.name)
     }
 
     /// The time to wait before the next call, if calls are paused. Jitter spreads the calls that follow a pause.

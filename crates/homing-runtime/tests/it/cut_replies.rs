@@ -33,7 +33,7 @@ pub fn cut_in_call(name: &str, args: &str) -> Reply {
 
 fn with_cut_call(mut reply: Reply, name: &str, args: &str) -> Reply {
     let args = Args::Malformed(args.to_owned());
-    reply.parts.push(Part::Call(ToolCall { id: "cut".into(), name: name.into(), args }));
+    reply.parts.push(Part::from(ToolCall { id: "cut".into(), name: name.into(), args }));
     reply.stop(StopReason::Length)
 }
 
@@ -281,7 +281,7 @@ async fn journal_of_an_earlier_version_folds_without_cut_messages() {
     for record in journal.records(root_id()) {
         let mut record = Record::clone(&record);
         if let Fact::Asked(asked) = &mut record.fact {
-            asked.nudge = None;
+            Arc::make_mut(asked).nudge = None;
         }
         tree.apply(&record).unwrap();
     }

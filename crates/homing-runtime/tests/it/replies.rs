@@ -81,7 +81,7 @@ async fn l5_calls_with_the_same_id_are_two_calls() {
         let mut reply = call([("read", json!({"n": 1})), ("read", json!({"n": 2}))]);
         for part in &mut reply.parts {
             if let Part::Call(call) = part {
-                call.id = "same".into();
+                Arc::make_mut(call).id = "same".into();
             }
         }
         reply
@@ -211,7 +211,7 @@ async fn invalid_arguments_are_returned_to_the_model() {
     for args in [Args::Malformed("{\"path\": ".into()), Args::Json(json!([1])), Args::Json(json!("x"))] {
         let read = TestTool::simple("read");
         let model = TestModel::new(move |request| {
-            let part = Part::Call(ToolCall { id: "1".into(), name: "read".into(), args: args.clone() });
+            let part = Part::from(ToolCall { id: "1".into(), name: "read".into(), args: args.clone() });
             let reply = Reply::new(vec![part]).stop(StopReason::Calls);
             Ok(if request.messages.len() == 1 { reply } else { say(last_words(&request)) })
         });

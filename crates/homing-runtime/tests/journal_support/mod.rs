@@ -119,7 +119,7 @@ pub fn plain() -> Fact {
 }
 
 pub fn asked() -> Fact {
-    Fact::Asked(Asked {
+    Fact::Asked(Arc::new(Asked {
         purpose: Purpose::Turn,
         model: "test/one".to_owned(),
         max_output: 100,
@@ -128,7 +128,7 @@ pub fn asked() -> Fact {
         hold: Reservation { tokens: 150, cost_micros: 7 },
         landing: Reservation::default(),
         nudge: None,
-    })
+    }))
 }
 
 pub fn replied(text: &str) -> Fact {
@@ -139,7 +139,13 @@ pub fn replied(text: &str) -> Fact {
 pub fn called(run: Uuid, turn: u32) -> Fact {
     let call = ToolCall { id: "c".into(), name: "read".into(), args: Args::Json(serde_json::json!({"path": "a"})) };
     let key = CallKey { run, turn, index: 0 };
-    Fact::Called(Box::new(Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None }))
+    Fact::Called(Box::new(Called {
+        key,
+        call: call.into(),
+        replay: Replay::Safe,
+        allowed_by: "test".into(),
+        origin: None,
+    }))
 }
 
 pub fn returned(run: Uuid, turn: u32, text: &str) -> Fact {

@@ -162,7 +162,7 @@ fn question(
         task: run.map(|run| cut(&run.spawned.task)).unwrap_or_default(),
         project,
         kind: open.kind,
-        call: WaitingCall { tool: call.map(|call| call.name), arguments, command },
+        call: WaitingCall { tool: call.map(|call| call.name.clone()), arguments, command },
         text: open.question.text.clone(),
         rule: open.question.rule.clone(),
         choices: open.question.options.clone(),

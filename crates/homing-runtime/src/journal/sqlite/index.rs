@@ -167,7 +167,7 @@ fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<Last
         Ok(_) | Err(_) => None,
     });
     Ok(match asked {
-        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model.into() },
+        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model.as_str().into() },
         // A scripted model may call a tool before any model call is recorded.
         None => LastModel { model: Arc::default(), is_turn: true },
     })

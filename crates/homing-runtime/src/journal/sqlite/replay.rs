@@ -85,7 +85,7 @@ struct RecordedAsk {
 }
 
 struct RecordedCall {
-    call: ToolCall,
+    call: Arc<ToolCall>,
     result: Option<Arc<ToolResult>>,
     /// Position in the recording of the result.
     position: u64,
