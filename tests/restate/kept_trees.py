@@ -37,6 +37,8 @@ def more_budget(suite):
         exhausted = in_both(suite, ["run", *first])
         check([end["status"] for end in exhausted] == ["exhausted"] * 2, f"{what}: the limit ends it first")
         agree(suite, what, "done", [finish(suite, "resume", "--sandbox", "off", *more, end["run"]) for end in exhausted])
+        raised = [len(suite.rows("SELECT seq FROM records WHERE tree = ? AND kind = 'extended'", end["run"])) for end in exhausted]
+        check(raised == [1, 1], f"{what}: they are given once ({raised})")
     again = exhausted[1]["run"]
     code, end, errors = finish(suite, "resume", "--max-turns", "1", again)
     check(code == 0 and end["status"] == "done" and "has already ended (done)" in errors, f"a run that is done is not continued ({errors.strip()[-80:]})")

@@ -94,7 +94,11 @@ fn nudge_name(number: u64) -> String {
 /// Questions to any worker.
 pub(crate) struct WorkerService(pub(crate) Arc<Shared>);
 
-#[restate_sdk::service(name = "HomingWorker", journal_retention = "0s")]
+#[restate_sdk::service(
+    name = "HomingWorker",
+    journal_retention = "0s",
+    invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
+)]
 impl WorkerService {
     /// Checks a submission. Returns the reason why it cannot work, or nothing.
     #[handler]

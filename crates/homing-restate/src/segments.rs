@@ -78,6 +78,8 @@ impl Segments {
         let Some(from) = requests.iter().filter(needs_proof).map(|waiting| waiting.at).min() else {
             return Ok(requests);
         };
+        // What this worker has recorded itself may be on its way.
+        self.owned.flush(tree).await;
         Ok(without_proof(requests, records_since(&self.server, tree, from).await?))
     }
 
