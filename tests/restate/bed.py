@@ -213,10 +213,10 @@ bind-address = "{host}:{ingress}"
                                          {"content-type": "application/json", "accept": "application/json"})
         return json.loads(urllib.request.urlopen(request, timeout=60).read())["rows"]
 
-    def ask_handler(self, path, body):
-        """Calls a handler of a worker through the ingress."""
-        request = urllib.request.Request(f"{self.ingress}/{path}", json.dumps(body).encode(),
-                                         {"content-type": "application/json"})
+    def ask_handler(self, path, body, headers={}):
+        """Calls a handler of a worker through the ingress. A handler without an argument accepts no body."""
+        data, headers = (None, headers) if body is None else (json.dumps(body).encode(), {"content-type": "application/json", **headers})
+        request = urllib.request.Request(f"{self.ingress}/{path}", data, headers, method="POST")
         return json.loads(urllib.request.urlopen(request, timeout=60).read() or "null")
 
     def close(self):

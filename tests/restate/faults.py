@@ -1,5 +1,5 @@
 """Kills, stops and replaces workers and servers while trees work."""
-import random, signal, time
+import random, signal, subprocess, time
 
 from bed import check, result, wait_until
 from judge import judge, judge_asks, judge_limits
@@ -108,6 +108,25 @@ def no_workers(bed, pause):
     envelopes = [result(child, 300) for child in children]
     judge(bed, envelopes, names, f"no worker for {pause} s")
     judge_asks(bed, envelopes, f"no worker for {pause} s")
+
+
+def continued(bed):
+    """Exhausted trees are given more budget, and all workers die while they take them: each gets it once, and ends."""
+    trees = [bed.run("step", f"do {fresh('m')}", "--max-turns", "1") for _ in range(6)]
+    trees = [result(child) for child in trees]
+    resumed = [bed.start([bed.homing, "resume", "--json", "--max-turns", "4", tree["run"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+               for tree in trees]
+    for _ in range(2):
+        time.sleep(random.uniform(0.2, 0.8))
+        for number in list(bed.workers):
+            bed.kill_worker(number)
+        bed.start_workers(3)
+    ends = [result(child) for child in resumed]
+    raised = bed.records("extended", ends)
+    statuses = [tree["status"] for tree in trees], [end["status"] for end in ends]
+    check(statuses == (["exhausted"] * 6, ["done"] * 6) and len(raised) == 6,
+          f"more budget for 6 trees while all workers die twice: {len(raised)} were raised ({statuses[1]})")
+    judge_asks(bed, ends, "more budget while workers die")
 
 
 def hang(bed, rounds):

@@ -2,15 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use homing_core::{envelope::Status, fact::CancelledBy};
-use homing_runtime::{RunHandle, Runtime, SpawnError, journal::JournalError, learn_news, settle_share};
+use homing_core::{envelope::Status, fact::CancelledBy, limits::Limits};
+use homing_runtime::{
+    RunHandle, Runtime, SpawnError, journal::JournalError, learn_news, placement::SegmentRequest, settle_share,
+};
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
     live::Collecting,
-    protocol::{Job, RUN, TREE},
+    protocol::{Job, RUN, TREE, Waiting},
     segments::Segments,
     server::ServerError,
     worker::{DefinedRuntime, Shared},
@@ -47,9 +49,10 @@ struct Signals {
 
 impl Attempt {
     /// Begins to drive a segment.
-    pub(crate) fn begin(shared: Arc<Shared>, segment: Uuid, job: Job) -> (Self, DriverTask) {
+    pub(crate) fn begin(shared: Arc<Shared>, segment: Uuid, workflow: String, job: Job) -> (Self, DriverTask) {
         let signals = Arc::<Signals>::default();
-        let driver = Driver { shared, signals: signals.clone(), tree: job.tree, segment, definitions: job.definitions };
+        let Job { tree, definitions, .. } = job;
+        let driver = Driver { shared, signals: signals.clone(), tree, segment, workflow, definitions };
         let task = DriverTask(tokio::spawn(driver.work()));
         (Self { signals }, task)
     }
@@ -85,6 +88,8 @@ struct Driver {
     signals: Arc<Signals>,
     tree: Uuid,
     segment: Uuid,
+    /// Key of the workflow.
+    workflow: String,
     definitions: String,
 }
 
@@ -111,9 +116,9 @@ impl Driver {
             }
             Some(Ok(error)) => error,
         };
-        let segment = self.segment.to_string();
-        while let Err(failure) = self.shared.server.call::<()>(&[RUN, &segment, "finish"], &error).await {
-            tracing::warn!(segment, error = %failure, "cannot end the workflow");
+        let workflow = self.workflow.as_str();
+        while let Err(failure) = self.shared.server.call::<()>(&[RUN, workflow, "finish"], &error).await {
+            tracing::warn!(workflow, error = %failure, "cannot end the workflow");
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
                 break;
             }
@@ -139,7 +144,8 @@ impl Driver {
     async fn drive(&self) -> Result<Left, String> {
         let DefinedRuntime { runtime, journal } = self.shared.runtime(&self.definitions).await?;
         let segments = journal.segments();
-        let run = match runtime.resume_segment(self.tree, self.segment).await {
+        let more = self.more(segments).await.map_err(|error| error.to_string())?;
+        let run = match runtime.resume_segment(self.tree, self.segment, more).await {
             Ok(run) => Owned(run),
             Err(SpawnError::Journal(error @ (JournalError::CrashLoop { .. } | JournalError::NoSuchTree(_)))) => {
                 return Ok(Left::Stuck(error.to_string()));
@@ -160,6 +166,19 @@ impl Driver {
         // What the segment did not need is free for the others.
         settle_share(&run.0).await.map_err(|error| error.to_string())?;
         Ok(Left::Over)
+    }
+
+    /// The amounts by which a request raises the limits of the segment's first run, if it was continued after its end.
+    async fn more(&self, segments: &Segments) -> Result<Limits, ServerError> {
+        if self.workflow == self.segment.to_string() {
+            return Ok(Limits::default());
+        }
+        let requests = segments.take(self.tree, self.segment, 0).await?;
+        let mut raises = requests.iter().filter_map(|waiting| match waiting.request {
+            SegmentRequest::Extend { run, more } if run == self.segment => Some(more),
+            _ => None,
+        });
+        Ok(raises.next().unwrap_or_default())
     }
 
     /// Serves the text of replies to followers of the tree, if this is the segment of its root.
@@ -211,14 +230,16 @@ impl Driver {
         self.carry_out_requests(runtime, segments).await
     }
 
-    /// Carries out the requests to the owner of the segment. A request is removed once what it led to is stored.
+    /// Carries out the requests to the owner of the segment. A request is removed once what it led to is stored. The owner may die in
+    /// between, so those that the log shows as done are not carried out again.
     async fn carry_out_requests(&self, runtime: &Runtime, segments: &Segments) -> Result<(), String> {
         let take = |done| segments.take(self.tree, self.segment, done);
         let mut requests = take(0).await.map_err(|error| error.to_string())?;
         while !requests.is_empty() {
             let done = requests.len();
-            for request in requests {
-                runtime.deliver(self.segment, request).await;
+            let requests_left = segments.not_done(self.tree, requests).await.map_err(|error| error.to_string())?;
+            for Waiting { request, key, .. } in requests_left {
+                runtime.deliver(self.segment, request, &key).await;
             }
             segments.owned.flush(self.tree).await;
             requests = take(done).await.map_err(|error| error.to_string())?;

@@ -37,4 +37,11 @@ impl LedgerObject {
         }
         Ok(Json(reply))
     }
+
+    /// Forgets a tree that is deleted.
+    #[handler]
+    async fn clear(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
+        ctx.clear_all();
+        Ok(())
+    }
 }

@@ -11,6 +11,7 @@ mod attempt;
 mod bodies;
 mod definitions;
 mod journal;
+mod kept_trees;
 mod ledger_object;
 mod live;
 mod protocol;
@@ -25,8 +26,9 @@ mod writer;
 
 pub use accounts::AccountLimits;
 pub use journal::RestateJournal;
+pub use kept_trees::{Raise, Raised};
 pub use live::{LiveReader, LiveText};
-pub use protocol::Preflight;
+pub use protocol::{Deleted, Preflight};
 pub use segments::Spread;
 pub use server::{MIN_VERSION, Server, ServerError};
 pub use submit::{Page, Submission, Submitted, needs_workspace};

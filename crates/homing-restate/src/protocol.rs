@@ -8,14 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// Version of these types. A worker refuses a submission that needs a later one.
-pub(crate) const VERSION: u32 = 3;
-
-/// The first version with budget accounts.
-pub(crate) const WITH_ACCOUNTS: u32 = 3;
+/// Version of these types. Workers refuse submissions, trees and segments that need a later one.
+pub(crate) const VERSION: u32 = 4;
 
 /// The oldest version that this one understands, and that a submission without later features needs.
-pub(crate) const OLDEST: u32 = 2;
+pub(crate) const OLDEST: u32 = 4;
 
 pub(crate) const TREE: &str = "HomingTree";
 pub(crate) const RUN: &str = "HomingRun";
@@ -35,6 +32,12 @@ pub(crate) struct Begin {
     /// Fingerprint of agent and task, to recognise a second submission with the same key.
     pub(crate) task: String,
     pub(crate) first: Append,
+    /// Version that a worker must have to read and drive the tree.
+    #[serde(default)]
+    pub(crate) version: u32,
+    /// Hash of the submission key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
 }
 
 /// The result of submitting a tree with a key.
@@ -47,16 +50,19 @@ pub(crate) enum Begun {
     KeyTaken,
 }
 
-/// The work of a workflow: one segment of a tree. The segment is the workflow's key.
+/// The work of a workflow: one segment of a tree. The workflow's key begins with the segment.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) tree: Uuid,
     /// Hash of the agent definitions.
     pub(crate) definitions: String,
+    /// Version that the worker must have.
+    #[serde(default)]
+    pub(crate) version: u32,
 }
 
 /// Records to append, of one or several segments.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Append {
     pub(crate) groups: Vec<Group>,
     /// Long texts that the records refer to, by hash.
@@ -125,7 +131,53 @@ pub(crate) struct Release {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Posted {
     pub(crate) segment: Uuid,
+    /// Two requests with the same key are one.
+    #[serde(default)]
+    pub(crate) key: String,
     pub(crate) request: SegmentRequest,
+}
+
+/// A request in the inbox of a segment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    /// Number of records of the tree when it was left.
+    #[serde(default)]
+    pub(crate) at: u64,
+    /// Distinguishes it from all other requests.
+    #[serde(default)]
+    pub(crate) key: String,
+    #[serde(flatten)]
+    pub(crate) request: SegmentRequest,
+}
+
+/// Raises a limit of a tree that has ended by it, and lets workers drive the tree again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Reopen {
+    /// Number of records of the tree, by which the caller decided.
+    pub(crate) next: u64,
+    pub(crate) request: SegmentRequest,
+}
+
+/// The result of reopening a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reopened {
+    Continues,
+    /// Records were added since.
+    Changed,
+    NoSuchTree,
+}
+
+/// The result of deleting a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deleted {
+    /// Its facts are deleted.
+    Deleted,
+    /// It has not ended, and nothing was deleted.
+    Open,
+    /// The server does not have it.
+    Unknown,
 }
 
 /// Reads the requests to the owner of a segment, without the first ones, which are carried out.
@@ -167,6 +219,12 @@ pub(crate) struct Meta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) live: Option<String>,
     pub(crate) definitions: String,
+    /// Version that workers must have. Others leave the tree alone, because they would lose what they do not know.
+    #[serde(default)]
+    pub(crate) version: u32,
+    /// Hash of the submission key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
     /// Positions at which the latest groups of records begin.
     pub(crate) tail: Vec<u64>,
 }
@@ -189,6 +247,24 @@ pub(crate) struct SegmentState {
     /// Number of times that the owner was woken.
     pub(crate) nudges: u64,
     pub(crate) is_over: bool,
+    /// Number of times that the segment was continued after its end. A workflow runs once, so each time has its own.
+    #[serde(default)]
+    pub(crate) reopened: u32,
+}
+
+impl SegmentState {
+    /// The key of the segment's workflow.
+    pub(crate) fn workflow(&self, segment: Uuid) -> String {
+        match self.reopened {
+            0 => segment.to_string(),
+            again => format!("{segment}.{again}"),
+        }
+    }
+}
+
+/// The segment of a workflow.
+pub(crate) fn segment_of_workflow(key: &str) -> Option<Uuid> {
+    key.split('.').next()?.parse().ok()
 }
 
 /// Properties of a submission that a worker checks before anything is recorded.

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use restate_sdk::prelude::*;
-use uuid::Uuid;
 
 use crate::{
     attempt::Attempt,
-    protocol::{Job, OLDEST, Preflight, VERSION},
+    protocol::{Job, OLDEST, Preflight, VERSION, segment_of_workflow},
+    tree_object::too_old,
     worker::Shared,
 };
 
@@ -38,8 +38,13 @@ impl RunWorkflow {
     /// Drives the segment until it ends.
     #[handler]
     async fn run(&self, ctx: WorkflowContext<'_>, job: Json<Job>) -> HandlerResult<()> {
-        let segment: Uuid = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
-        let (attempt, driver) = self.0.clone().attempt(segment, job.0)?;
+        let not_a_run = || TerminalError::new("the key does not begin with a run ID");
+        let segment = segment_of_workflow(ctx.key()).ok_or_else(not_a_run)?;
+        if job.0.version > VERSION {
+            // Restate asks again, until a later worker takes it.
+            return Err(HandlerError::from(too_old(job.0.version)));
+        }
+        let (attempt, driver) = self.0.clone().attempt(segment, ctx.key().to_owned(), job.0)?;
         tokio::select! {
             result = attend(&ctx, &attempt) => result,
             // The workflow must not stay open without a driver. Restate repeats it, unless another worker has it.
@@ -89,7 +94,11 @@ fn nudge_name(number: u64) -> String {
 /// Questions to any worker.
 pub(crate) struct WorkerService(pub(crate) Arc<Shared>);
 
-#[restate_sdk::service(name = "HomingWorker", journal_retention = "0s")]
+#[restate_sdk::service(
+    name = "HomingWorker",
+    journal_retention = "0s",
+    invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
+)]
 impl WorkerService {
     /// Checks a submission. Returns the reason why it cannot work, or nothing.
     #[handler]

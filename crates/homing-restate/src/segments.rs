@@ -10,7 +10,7 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    fact::Spawned,
+    fact::{Record, Spawned},
     taint::Origin,
     tree::{
         RunTree,
@@ -24,8 +24,8 @@ use homing_runtime::{
 use uuid::Uuid;
 
 use crate::{
-    journal::{Mirror, OwnedSegment, OwnedTrees, unwritable},
-    protocol::{Claimed, LEDGER, Posted, Release, Start, TREE, Take},
+    journal::{Mirror, OwnedSegment, OwnedTrees, records_since, unwritable},
+    protocol::{Claimed, LEDGER, Posted, Release, Start, TREE, Take, Waiting},
     server::{Server, ServerError},
     writer::Writer,
 };
@@ -65,13 +65,22 @@ impl Segments {
     }
 
     /// Reads the requests to the owner of a segment, after `done` of them were carried out.
-    pub(crate) async fn take(
-        &self,
-        tree: Uuid,
-        segment: Uuid,
-        done: usize,
-    ) -> Result<Vec<SegmentRequest>, ServerError> {
+    pub(crate) async fn take(&self, tree: Uuid, segment: Uuid, done: usize) -> Result<Vec<Waiting>, ServerError> {
         self.server.call(&[TREE, &tree.to_string(), "take"], &Take { segment, done }).await
+    }
+
+    /// Returns the requests that no record of the tree shows as carried out.
+    pub(crate) async fn not_done(&self, tree: Uuid, requests: Vec<Waiting>) -> Result<Vec<Waiting>, JournalError> {
+        let needs_proof = |waiting: &&Waiting| match waiting.request {
+            SegmentRequest::Tell { .. } | SegmentRequest::Extend { .. } => true,
+            SegmentRequest::Cancel { .. } | SegmentRequest::Answer { .. } => false,
+        };
+        let Some(from) = requests.iter().filter(needs_proof).map(|waiting| waiting.at).min() else {
+            return Ok(requests);
+        };
+        // What this worker has recorded itself may be on its way.
+        self.owned.flush(tree).await;
+        Ok(without_proof(requests, records_since(&self.server, tree, from).await?))
     }
 
     /// Returns whether the end of a segment is stored.
@@ -103,6 +112,19 @@ impl Segments {
             let _ = server.call::<()>(&[TREE, &tree.to_string(), "release"], &Release { segment, epoch }).await;
         });
     }
+}
+
+/// Removes the requests that records show as carried out. Each record is the proof of one request.
+fn without_proof(requests: Vec<Waiting>, mut records: Vec<Arc<Record>>) -> Vec<Waiting> {
+    let mut left = Vec::new();
+    for waiting in requests {
+        let proof = |record: &Arc<Record>| record.seq >= waiting.at && waiting.request.is_done_by(record);
+        match records.iter().position(proof) {
+            Some(at) => drop(records.remove(at)),
+            None => left.push(waiting),
+        }
+    }
+    left
 }
 
 impl Placement for Segments {
@@ -154,10 +176,16 @@ impl Placement for Segments {
         }
     }
 
-    fn send(&self, tree: Uuid, segment: Uuid, request: SegmentRequest) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn send(
+        &self,
+        tree: Uuid,
+        segment: Uuid,
+        request: SegmentRequest,
+        key: String,
+    ) -> BoxFuture<'_, Result<(), JournalError>> {
         Box::pin(async move {
-            let posted = Posted { segment, request };
-            self.server.call::<bool>(&[TREE, &tree.to_string(), "post"], &posted).await.map_err(unwritable)?;
+            let posted = Posted { segment, key, request };
+            self.server.post_once(tree, &posted).await.map_err(unwritable)?;
             Ok(())
         })
     }
@@ -176,5 +204,49 @@ impl Placement for Segments {
             let path = [LEDGER, &slice.tree.to_string(), "reserve"];
             self.server.call_until_answered(&path, &slice).await.map_err(unwritable)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homing_core::{
+        fact::Fact,
+        limits::{Cap, Limits},
+        place::Place,
+    };
+
+    use super::*;
+
+    fn record(seq: u64, fact: Fact) -> Arc<Record> {
+        Arc::new(Record { tree: Uuid::nil(), seq, at: 1, epoch: 1, run: Uuid::nil(), place: Place::root(), fact })
+    }
+
+    fn told(seq: u64, message: &str) -> Arc<Record> {
+        record(seq, Fact::Told { from: None, message: message.to_owned() })
+    }
+
+    fn tell(at: u64, message: &str) -> Waiting {
+        let request = SegmentRequest::Tell { run: Uuid::nil(), from: None, message: message.to_owned() };
+        Waiting { at, key: at.to_string(), request }
+    }
+
+    #[test]
+    fn requests_that_a_dead_owner_carried_out_are_not_repeated() {
+        let left = |requests, records| -> Vec<u64> {
+            without_proof(requests, records).into_iter().map(|waiting| waiting.at).collect()
+        };
+        assert_eq!(left(vec![tell(3, "go on")], vec![told(4, "go on")]), Vec::<u64>::new());
+        assert_eq!(left(vec![tell(3, "go on")], vec![told(2, "go on")]), [3], "an earlier one with the same words");
+        assert_eq!(
+            left(vec![tell(3, "go on"), tell(4, "go on")], vec![told(5, "go on")]),
+            [4],
+            "one record, one request"
+        );
+        assert_eq!(left(vec![tell(3, "go on")], vec![told(5, "stop")]), [3]);
+        let mut more = Limits::default();
+        more.turns = Cap::At(2);
+        let extend = Waiting { at: 3, key: String::new(), request: SegmentRequest::Extend { run: Uuid::nil(), more } };
+        assert_eq!(left(vec![extend.clone()], vec![record(3, Fact::Extended { more })]), Vec::<u64>::new());
+        assert_eq!(left(vec![extend], vec![told(3, "more")]), [3]);
     }
 }

@@ -144,15 +144,41 @@ impl Server {
         Err(ServerError::WorkerUnreachable { url, worker, reason })
     }
 
+    /// Reads the server's own tables.
+    pub(crate) async fn query<T: DeserializeOwned>(&self, query: &Value) -> Result<T, ServerError> {
+        let url = format!("{}/query", self.admin);
+        let call =
+            self.http.post(url).json(query).header("accept", "application/json").timeout(Duration::from_secs(60));
+        let reply = call.send().await.map_err(|error| unreachable(&self.admin, &error))?;
+        let failed = |reason: String| ServerError::Failed { url: self.admin.clone(), reason };
+        if !reply.status().is_success() {
+            return Err(failed(message(reply).await));
+        }
+        reply.json().await.map_err(|error| failed(error.to_string()))
+    }
+
     /// Calls a handler and waits for its result.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         path: &[&str],
         request: &impl Serialize,
     ) -> Result<T, ServerError> {
+        self.call_keyed(path, request, None).await
+    }
+
+    /// Calls a handler. Two calls with the same idempotency key are carried out once.
+    async fn call_keyed<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        request: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<T, ServerError> {
         let url = format!("{}/{}", self.ingress, path.join("/"));
         let body = serde_json::to_vec(request).map_err(|error| self.failed(error.to_string()))?;
         let mut call = self.http.post(url);
+        if let Some(key) = key {
+            call = call.header("idempotency-key", key);
+        }
         // A handler without an argument accepts no body.
         if body != b"null" {
             call = call.header("content-type", "application/json").body(body);
@@ -179,9 +205,28 @@ impl Server {
         path: &[&str],
         request: &impl Serialize,
     ) -> Result<T, ServerError> {
+        self.repeat(path, request, None).await
+    }
+
+    /// Calls a handler once, however often the request must be sent.
+    pub(crate) async fn call_once<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        request: &impl Serialize,
+        key: &str,
+    ) -> Result<T, ServerError> {
+        self.repeat(path, request, Some(key)).await
+    }
+
+    async fn repeat<T: DeserializeOwned>(
+        &self,
+        path: &[&str],
+        request: &impl Serialize,
+        key: Option<&str>,
+    ) -> Result<T, ServerError> {
         let (began, mut pause) = (Instant::now(), Duration::from_millis(50));
         loop {
-            match self.call(path, request).await {
+            match self.call_keyed(path, request, key).await {
                 Err(error) if error.is_transient() && began.elapsed() < PATIENCE => {
                     tracing::warn!(path = path.join("/"), %error, "calling again");
                     tokio::time::sleep(pause).await;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     bodies, definitions, journal,
-    protocol::{Append, Begin, Begun, KEY, OLDEST, Posted, Preflight, SharedFolder, TREE, WITH_ACCOUNTS, WORKER},
+    protocol::{Append, Begin, Begun, KEY, OLDEST, Posted, Preflight, SharedFolder, TREE, WORKER},
     server::{Server, ServerError},
 };
 
@@ -73,7 +73,7 @@ impl Server {
         let Submission { spawned, id, at, registry, models, needs_workspace } = submission;
         let proof = needs_workspace.then(|| Proof::write(&spawned.workdir, id)).transpose()?;
         let preflight = Preflight {
-            version: if spawned.account.is_some() { WITH_ACCOUNTS } else { OLDEST },
+            version: OLDEST,
             models,
             account: spawned.account.clone(),
             workspace: proof.as_ref().map(|proof| proof.0.clone()),
@@ -86,20 +86,21 @@ impl Server {
         let definitions = definitions::store(self, registry).await?;
         let attached: String = spawned.attachments.iter().map(|image| image.base64.as_str()).collect();
         let task = bodies::sha256(&format!("{}\n{}\n{attached}", spawned.agent.name, spawned.task));
-        let key = spawned.key.clone();
+        // A key may contain anything; its hash fits a path.
+        let key = spawned.key.as_deref().map(bodies::sha256);
         let fact = Fact::Spawned(Arc::new(spawned));
         let first = Record { tree: id, seq: 0, at, epoch: 1, run: id, place: Place::root(), fact };
         let mut texts = BTreeMap::new();
         let group =
             bodies::group(id, 0, &[&first], &mut texts).map_err(|error| ServerError::Refused(error.to_string()))?;
         let first = Append { groups: vec![group], bodies: texts };
-        let begin = Begin { tree: id, definitions, task, first };
+        first.check_size().map_err(|error| ServerError::Refused(error.to_string()))?;
+        let begin = Begin { tree: id, definitions, task, first, version: OLDEST, key: key.clone() };
         let Some(key) = key else {
             self.call::<()>(&[TREE, &id.to_string(), "begin"], &begin).await?;
             return Ok(Submitted::New);
         };
-        // A key may contain anything; its hash fits a path.
-        Ok(match self.call(&[KEY, &bodies::sha256(&key), "submit"], &begin).await? {
+        Ok(match self.call(&[KEY, &key, "submit"], &begin).await? {
             Begun::New => Submitted::New,
             Begun::Earlier(tree) => Submitted::Earlier(tree),
             Begun::KeyTaken => Submitted::KeyTaken,
@@ -124,8 +125,13 @@ impl Server {
     /// # Errors
     /// Fails if the server or its workers cannot be reached.
     pub async fn post(&self, tree: Uuid, request: SegmentRequest) -> Result<bool, ServerError> {
-        let posted = Posted { segment: tree, request };
-        self.call(&[TREE, &tree.to_string(), "post"], &posted).await
+        let posted = Posted { segment: tree, key: Uuid::now_v7().to_string(), request };
+        self.post_once(tree, &posted).await
+    }
+
+    /// Leaves a request for the owner of a segment, however often it must be sent.
+    pub(crate) async fn post_once(&self, tree: Uuid, posted: &Posted) -> Result<bool, ServerError> {
+        self.call_once(&[TREE, &tree.to_string(), "post"], posted, &posted.key).await
     }
 }
 

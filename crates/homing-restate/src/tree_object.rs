@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use homing_runtime::placement::SegmentRequest;
 use restate_sdk::{context::RequestTarget, prelude::*};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::protocol::{
-    Append, Appended, Begin, Begun, Claimed, Facts, Group, Job, Meta, Posted, RUN, Release, SegmentState, Start, TREE,
-    Take,
+    Append, Appended, Begin, Begun, Claimed, Deleted, Facts, Group, Job, KEY, LEDGER, Meta, Posted, RUN, Release,
+    Reopen, Reopened, SegmentState, Start, TREE, Take, VERSION, Waiting,
 };
 
 /// After this many deaths of workers at the same step, a segment is not driven any more.
@@ -47,25 +46,26 @@ pub(crate) struct TreeObject;
     name = "HomingTree",
     lazy_state,
     journal_retention = "0s",
+    idempotency_retention = "1h",
     invocation_retry_policy(initial_interval = "50ms", max_interval = "5s", max_attempts = 1_000_000_000)
 )]
 impl TreeObject {
     /// Begins the tree and starts the workflow of its root, together or not at all.
     #[handler]
     async fn begin(&self, ctx: ObjectContext<'_>, begin: Json<Begin>) -> HandlerResult<()> {
-        let Begin { tree, definitions, first, .. } = begin.0;
+        let Begin { tree, definitions, first, version, key, .. } = begin.0;
         if ctx.get::<Json<Meta>>(META).await?.is_some() {
             return Ok(());
         }
-        let mut meta = Meta { epoch: 1, definitions: definitions.clone(), ..Meta::default() };
+        let mut meta = Meta { epoch: 1, definitions: definitions.clone(), version, key, ..Meta::default() };
         let mut segment = SegmentState { epoch: 1, ..SegmentState::default() };
         store_bodies(&ctx, first.bodies);
         for group in first.groups {
             store(&ctx, &mut meta, &mut segment, group);
         }
+        drive(&ctx, tree, &segment, Job { tree, definitions, version });
         ctx.set(&owner(tree), Json(segment));
         ctx.set(META, Json(meta));
-        drive(&ctx, tree, Job { tree, definitions });
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl TreeObject {
     #[handler]
     async fn append(&self, ctx: ObjectContext<'_>, append: Json<Append>) -> HandlerResult<Json<Vec<Appended>>> {
         let Append { groups, bodies } = append.0;
-        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else {
+        let Some(mut meta) = read_meta(&ctx).await? else {
             return Ok(Json(groups.iter().map(|_| Appended::Fenced).collect()));
         };
         store_bodies(&ctx, bodies);
@@ -115,15 +115,41 @@ impl TreeObject {
     #[handler]
     async fn start(&self, ctx: ObjectContext<'_>, start: Json<Start>) -> HandlerResult<()> {
         let Start { segment, parent } = start.0;
-        let Some(Json(meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(()) };
+        let Some(Meta { definitions, version, .. }) = read_meta(&ctx).await? else { return Ok(()) };
         let key = owner(segment);
         if ctx.get::<Json<SegmentState>>(&key).await?.is_some() {
             return Ok(());
         }
-        ctx.set(&key, Json(SegmentState { parent: Some(parent), ..SegmentState::default() }));
-        let tree = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
-        drive(&ctx, segment, Job { tree, definitions: meta.definitions });
+        let state = SegmentState { parent: Some(parent), ..SegmentState::default() };
+        drive(&ctx, segment, &state, Job { tree: tree_of(&ctx)?, definitions, version });
+        ctx.set(&key, Json(state));
         Ok(())
+    }
+
+    /// Lets workers drive a tree again that has ended, to carry out a request about its root.
+    #[handler]
+    async fn reopen(&self, ctx: ObjectContext<'_>, reopen: Json<Reopen>) -> HandlerResult<Json<Reopened>> {
+        let Reopen { next, request } = reopen.0;
+        let (tree, key) = (tree_of(&ctx)?, owner(tree_of(&ctx)?));
+        let (Some(mut meta), Some(Json(mut root))) =
+            (read_meta(&ctx).await?, ctx.get::<Json<SegmentState>>(&key).await?)
+        else {
+            return Ok(Json(Reopened::NoSuchTree));
+        };
+        if !meta.is_over || meta.next != next {
+            return Ok(Json(Reopened::Changed));
+        }
+        // Promises belong to a workflow, and the new one has none yet.
+        (meta.is_over, root.is_over, root.nudges) = (false, false, 0);
+        root.reopened += 1;
+        (root.crashes, root.has_owner) = (0, false);
+        let waiting = Waiting { at: meta.next, key: format!("reopened-{}", root.reopened), request };
+        ctx.set(&inbox(tree), Json(vec![waiting]));
+        let job = Job { tree, definitions: meta.definitions.clone(), version: meta.version };
+        drive(&ctx, tree, &root, job);
+        ctx.set(&key, Json(root));
+        ctx.set(META, Json(meta));
+        Ok(Json(Reopened::Continues))
     }
 
     /// Makes the caller the owner of a segment.
@@ -131,7 +157,7 @@ impl TreeObject {
     async fn claim(&self, ctx: ObjectContext<'_>, segment: Json<Uuid>) -> HandlerResult<Json<Claimed>> {
         let key = owner(segment.0);
         let (Some(Json(mut meta)), Some(Json(mut state))) =
-            (ctx.get::<Json<Meta>>(META).await?, ctx.get::<Json<SegmentState>>(&key).await?)
+            (read_meta(&ctx).await?.map(Json), ctx.get::<Json<SegmentState>>(&key).await?)
         else {
             return Ok(Json(Claimed::NoSuchTree));
         };
@@ -160,7 +186,7 @@ impl TreeObject {
     /// Notes the address at which the worker that drives the root serves the text of replies.
     #[handler]
     async fn announce(&self, ctx: ObjectContext<'_>, live: Json<String>) -> HandlerResult<()> {
-        let Some(Json(mut meta)) = ctx.get::<Json<Meta>>(META).await? else { return Ok(()) };
+        let Some(mut meta) = read_meta(&ctx).await? else { return Ok(()) };
         meta.live = Some(live.0);
         ctx.set(META, Json(meta));
         Ok(())
@@ -181,26 +207,30 @@ impl TreeObject {
     /// Leaves a request for the owner of a segment and wakes it; returns false if the segment has ended.
     #[handler]
     async fn post(&self, ctx: ObjectContext<'_>, posted: Json<Posted>) -> HandlerResult<Json<bool>> {
-        let Posted { segment, request } = posted.0;
+        let Posted { segment, key, request } = posted.0;
         let state = ctx.get::<Json<SegmentState>>(&owner(segment)).await?.map(Json::into_inner);
         if state.is_none_or(|state| state.is_over) {
             return Ok(Json(false));
         }
-        let key = inbox(segment);
-        let mut requests = ctx.get::<Json<Vec<SegmentRequest>>>(&key).await?.map(Json::into_inner).unwrap_or_default();
-        requests.push(request);
-        ctx.set(&key, Json(requests));
+        let Some(Meta { next, .. }) = read_meta(&ctx).await? else { return Ok(Json(false)) };
+        let inbox = inbox(segment);
+        let mut requests = ctx.get::<Json<Vec<Waiting>>>(&inbox).await?.map(Json::into_inner).unwrap_or_default();
+        requests.push(Waiting { at: next, key, request });
+        ctx.set(&inbox, Json(requests));
         nudge(&ctx, segment).await?;
         Ok(Json(true))
     }
 
     /// Removes the requests that are carried out, and returns the others.
     #[handler]
-    async fn take(&self, ctx: ObjectContext<'_>, take: Json<Take>) -> HandlerResult<Json<Vec<SegmentRequest>>> {
+    async fn take(&self, ctx: ObjectContext<'_>, take: Json<Take>) -> HandlerResult<Json<Vec<Waiting>>> {
         let key = inbox(take.0.segment);
-        let mut requests = ctx.get::<Json<Vec<SegmentRequest>>>(&key).await?.map(Json::into_inner).unwrap_or_default();
+        let mut requests = ctx.get::<Json<Vec<Waiting>>>(&key).await?.map(Json::into_inner).unwrap_or_default();
         if take.0.done > 0 {
             requests.drain(..take.0.done.min(requests.len()));
+            // The records of those that are removed are stored, and prove nothing about the others.
+            let next = read_meta(&ctx).await?.map_or(0, |meta| meta.next);
+            requests.iter_mut().for_each(|waiting| waiting.at = next);
             if requests.is_empty() {
                 ctx.clear(&key);
             } else {
@@ -208,6 +238,23 @@ impl TreeObject {
             }
         }
         Ok(Json(requests))
+    }
+
+    /// Deletes everything that is kept of a tree that has ended. Its last owner is refused from then on, as of an unknown tree. The
+    /// definitions stay, because other trees use them.
+    #[handler]
+    async fn delete(&self, ctx: ObjectContext<'_>) -> HandlerResult<Json<Deleted>> {
+        let Some(meta) = read_meta(&ctx).await? else { return Ok(Json(Deleted::Unknown)) };
+        if !meta.is_over {
+            return Ok(Json(Deleted::Open));
+        }
+        let ledger = RequestTarget::object(LEDGER, ctx.key(), "clear");
+        ctx.request::<_, ()>(ledger, ()).send();
+        if let Some(key) = meta.key {
+            ctx.request::<_, ()>(RequestTarget::object(KEY, key, "forget"), Json(tree_of(&ctx)?)).send();
+        }
+        ctx.clear_all();
+        Ok(Json(Deleted::Deleted))
     }
 
     /// Returns records from a position on, as many as fit a page.
@@ -255,9 +302,27 @@ impl TreeObject {
     }
 }
 
+/// The state of the tree. A worker that is too old for it fails, and Restate asks another one.
+async fn read_meta(ctx: &ObjectContext<'_>) -> HandlerResult<Option<Meta>> {
+    let meta = ctx.get::<Json<Meta>>(META).await?.map(Json::into_inner);
+    match meta.as_ref().map(|meta| meta.version) {
+        Some(needed) if needed > VERSION => Err(HandlerError::from(too_old(needed))),
+        Some(_) | None => Ok(meta),
+    }
+}
+
+/// The reason why a worker leaves a tree alone.
+pub(crate) fn too_old(needed: u32) -> String {
+    format!("this run needs version {needed} of the protocol, and this worker has {VERSION}")
+}
+
+fn tree_of(ctx: &ObjectContext<'_>) -> HandlerResult<Uuid> {
+    ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID").into())
+}
+
 /// Starts the workflow of a segment.
-fn drive(ctx: &ObjectContext<'_>, segment: Uuid, job: Job) {
-    let target = RequestTarget::workflow(RUN, segment.to_string(), "run");
+fn drive(ctx: &ObjectContext<'_>, segment: Uuid, state: &SegmentState, job: Job) {
+    let target = RequestTarget::workflow(RUN, state.workflow(segment), "run");
     ctx.request::<_, ()>(target, Json(job)).send();
 }
 
@@ -265,7 +330,7 @@ fn drive(ctx: &ObjectContext<'_>, segment: Uuid, job: Job) {
 async fn nudge(ctx: &ObjectContext<'_>, segment: Uuid) -> HandlerResult<()> {
     let key = owner(segment);
     let Some(Json(mut state)) = ctx.get::<Json<SegmentState>>(&key).await? else { return Ok(()) };
-    let target = RequestTarget::workflow(RUN, segment.to_string(), "nudge");
+    let target = RequestTarget::workflow(RUN, state.workflow(segment), "nudge");
     ctx.request::<_, ()>(target, Json(state.nudges)).send();
     state.nudges += 1;
     ctx.set(&key, Json(state));
@@ -313,5 +378,14 @@ impl KeyObject {
         let target = RequestTarget::object(TREE, begin.0.tree.to_string(), "begin");
         ctx.request::<_, ()>(target, begin).call().await?;
         Ok(Json(Begun::New))
+    }
+
+    /// Frees the key of a tree that is deleted.
+    #[handler]
+    async fn forget(&self, ctx: ObjectContext<'_>, tree: Json<Uuid>) -> HandlerResult<()> {
+        if ctx.get::<Json<(Uuid, String)>>("tree").await?.is_some_and(|known| known.0.0 == tree.0) {
+            ctx.clear_all();
+        }
+        Ok(())
     }
 }

@@ -219,11 +219,16 @@ fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 impl Shared {
     /// Begins to drive a segment, unless this worker is about to stop.
-    pub(crate) fn attempt(self: Arc<Self>, segment: Uuid, job: Job) -> Result<(Attempt, DriverTask), HandlerError> {
+    pub(crate) fn attempt(
+        self: Arc<Self>,
+        segment: Uuid,
+        workflow: String,
+        job: Job,
+    ) -> Result<(Attempt, DriverTask), HandlerError> {
         if self.is_draining.load(Ordering::Relaxed) {
             return Err(HandlerError::from("this worker takes no more runs, because it is stopping"));
         }
-        Ok(Attempt::begin(self, segment, job))
+        Ok(Attempt::begin(self, segment, workflow, job))
     }
 
     /// The runtime for a set of definitions.

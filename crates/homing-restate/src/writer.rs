@@ -17,6 +17,9 @@ use crate::{
     server::Server,
 };
 
+/// Size from which on records go into several requests. A server accepts 32 MB.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
 /// Most records of one request.
 const MAX_BATCH: usize = 500;
 
@@ -128,12 +131,25 @@ impl Writer {
         if batches.is_empty() {
             return Vec::new();
         }
+        let requests = match append.split(MAX_BYTES) {
+            Ok(requests) => requests,
+            Err(error) => return all(JournalError::Unwritable(error.to_string())),
+        };
         // The object recognises records that it has already stored.
         let path = [TREE, &self.tree.to_string(), "append"];
-        let appended: Vec<Appended> = match self.server.call_until_answered(&path, &append).await {
-            Ok(appended) => appended,
-            Err(error) => return all(unwritable(error)),
-        };
+        let mut appended: Vec<Appended> = batches.iter().map(|_| Appended::Stored).collect();
+        for (at, request) in requests {
+            let stored: Vec<Appended> = match self.server.call_until_answered(&path, &request).await {
+                Ok(stored) => stored,
+                Err(error) => return all(unwritable(error)),
+            };
+            for (appended, stored) in appended.iter_mut().skip(at).zip(stored) {
+                // What follows a record that was refused is refused as well.
+                if *appended == Appended::Stored {
+                    *appended = stored;
+                }
+            }
+        }
         let result = |(appended, batch): (Appended, &Batch)| match appended {
             Appended::Stored => Ok(()),
             Appended::Fenced => Err(JournalError::Fenced { tree: self.tree }),

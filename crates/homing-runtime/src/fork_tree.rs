@@ -10,7 +10,7 @@ use std::{
 
 use homing_core::{
     definition::{AgentDefinition, Isolation, ModelChoice},
-    fact::{Called, Fact, INHERITED, Record, Spawned},
+    fact::{Called, Fact, INHERITED, ON_RESTATE, Record, Spawned},
     limits::Limits,
     tool::{CallKey, Replay},
     tool_names,
@@ -22,6 +22,7 @@ use uuid::Uuid;
 use crate::{
     handle::RunHandle,
     journal::{Claim, JournalError},
+    placement::SUBMITTED_FROM,
     runtime::{Runtime, SpawnError},
 };
 
@@ -205,5 +206,8 @@ fn change_root(first: &mut Record, fork: &Fork, models: Option<Vec<String>>, tre
     if let Some(agent) = &fork.agent {
         spawned.agent = Arc::new(agent.clone());
     }
+    // The fork is driven here, wherever the other tree was.
+    spawned.tags.remove(ON_RESTATE);
+    spawned.tags.remove(SUBMITTED_FROM);
     spawned.tags.insert("forked".to_owned(), format!("{tree}@{}", fork.at));
 }

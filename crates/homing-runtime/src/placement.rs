@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use homing_core::{
     BoxFuture,
-    fact::{CancelledBy, Spawned},
-    limits::Limit,
+    fact::{CancelledBy, Fact, Record, Spawned},
+    limits::{Limit, Limits},
     question::{Answer, QuestionId},
     taint::Origin,
     tree::{RunTree, Share, segment::SHARED_LIMITS},
@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::journal::JournalError;
+
+/// Tag of trees that were submitted to a server: the journal from which.
+pub const SUBMITTED_FROM: &str = "submitted-from";
 
 /// Places runs on other workers, and connects the segments of a tree.
 pub trait Placement: Send + Sync {
@@ -34,8 +37,14 @@ pub trait Placement: Send + Sync {
     /// Gives up the ownership of a segment.
     fn release(&self, tree: Uuid, epoch: u32);
 
-    /// Sends a request to the owner of another segment.
-    fn send(&self, tree: Uuid, segment: Uuid, request: SegmentRequest) -> BoxFuture<'_, Result<(), JournalError>>;
+    /// Sends a request to the owner of another segment. Two requests with the same key are delivered once.
+    fn send(
+        &self,
+        tree: Uuid,
+        segment: Uuid,
+        request: SegmentRequest,
+        key: String,
+    ) -> BoxFuture<'_, Result<(), JournalError>>;
 
     /// Returns the origins of the untrusted content that runs of the tree have read, whichever worker drives them.
     fn origins(&self, tree: Uuid) -> BoxFuture<'_, Result<BTreeSet<Origin>, JournalError>>;
@@ -88,13 +97,34 @@ pub enum SegmentRequest {
         /// The answering user or process.
         by: String,
     },
+    /// Raise the limits of a run, and continue it if a limit had ended it.
+    Extend {
+        /// The run.
+        run: Uuid,
+        /// Amounts to add.
+        more: Limits,
+    },
 }
 
 impl SegmentRequest {
     /// Returns the run that the request is about.
     pub fn run(&self) -> Uuid {
         match self {
-            Self::Cancel { run, .. } | Self::Tell { run, .. } | Self::Answer { run, .. } => *run,
+            Self::Cancel { run, .. } | Self::Tell { run, .. } | Self::Answer { run, .. } | Self::Extend { run, .. } => {
+                *run
+            }
+        }
+    }
+
+    /// Returns whether a record shows that the request was carried out. A repeated cancellation or answer changes nothing, so
+    /// only the others need a proof.
+    pub fn is_done_by(&self, record: &Record) -> bool {
+        match (self, &record.fact) {
+            (Self::Tell { run, from, message }, Fact::Told { from: told_from, message: told }) => {
+                *run == record.run && from == told_from && message == told
+            }
+            (Self::Extend { run, more }, Fact::Extended { more: added }) => *run == record.run && more == added,
+            _ => false,
         }
     }
 }

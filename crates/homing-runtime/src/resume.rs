@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use homing_core::{
     envelope::Envelope,
-    fact::{CancelledBy, Fact, Outcome},
+    fact::{CancelledBy, Ended, Fact, Outcome},
     limits::Limits,
     message::Usage,
     model::{AskFailure, Charge, ModelError},
@@ -172,11 +172,15 @@ fn add_open_runs(inner: &Inner, tree: &Arc<LiveTree>, interrupted: &Interrupted)
 }
 
 /// Returns true if a tree has work left: it is open, or a limit ended it and `more` extends that limit.
-fn continues(fold: &RunTree, more: Limits) -> bool {
-    let ended = fold.root().and_then(|root| root.ended.as_ref());
-    ended.is_none_or(|ended| {
-        more != Limits::default() && matches!(ended.outcome, Outcome::Exhausted(_) | Outcome::TimedOut(_))
-    })
+pub fn continues(fold: &RunTree, more: Limits) -> bool {
+    fold.root().is_none_or(|root| root.ended.is_none() || extends(fold, root.id, more))
+}
+
+/// Returns whether a limit ended the run, and `more` continues it.
+pub(crate) fn extends(fold: &RunTree, run: Uuid, more: Limits) -> bool {
+    let ended = fold.get(run).and_then(|run| run.ended.as_ref());
+    let by_limit = |ended: &Arc<Ended>| matches!(ended.outcome, Outcome::Exhausted(_) | Outcome::TimedOut(_));
+    more != Limits::default() && ended.is_some_and(by_limit)
 }
 
 /// The progress of the model calls that a crash interrupted, as far as it is known.

@@ -10,7 +10,7 @@ use std::{
 use homing_core::{
     definition::Isolation,
     fact::{CancelledBy, Fact, FailureKind, LimitHit, OBSERVES, Outcome, Record, Spawned},
-    limits::Limit,
+    limits::{Limit, Limits},
     run::Run,
     tree::{RunTree, Share, segment},
 };
@@ -25,8 +25,9 @@ use crate::{
     live_run::LiveRun,
     live_tree::LiveTree,
     placement::{ClaimedSegment, HolderShare, Placement, SegmentRequest, SliceRequest},
-    resume::{Interrupted, interrupted_ask},
+    resume::{Interrupted, extends, interrupted_ask},
     runtime::{Inner, Runtime, SpawnError},
+    segment_requests::{fresh_key, pass_on},
     task::Task,
 };
 
@@ -40,6 +41,8 @@ pub(crate) struct Segment {
     pub(crate) placement: Arc<dyn Placement>,
     /// Position up to which the log was read.
     position: tokio::sync::Mutex<u64>,
+    /// Position up to which the log was searched for higher limits of the runs above.
+    limits_read: tokio::sync::Mutex<u64>,
     /// Held while a request to the ledger is under way, because each states the whole share of the segment.
     turn: tokio::sync::Mutex<()>,
     /// Shares that runs were granted and have not recorded yet.
@@ -54,6 +57,7 @@ impl Segment {
             root,
             placement,
             position: tokio::sync::Mutex::new(position),
+            limits_read: tokio::sync::Mutex::new(position),
             turn: tokio::sync::Mutex::default(),
             granted: Mutex::default(),
             settled: Notify::new(),
@@ -164,6 +168,24 @@ fn refused(fold: &RunTree, wanted: &HolderShare, elsewhere: &Share, need: &Share
     Some(LimitHit { name, limit, spent, place: fold.get(wanted.holder)?.place.clone() })
 }
 
+/// Learns whether the limits of runs above the segment were raised, after they refused something. Only the owners of those runs
+/// record it.
+pub(crate) async fn read_limits(tree: &LiveTree) -> Result<(), JournalError> {
+    let Some(segment) = tree.segment.as_ref().filter(|segment| segment.root != tree.id) else { return Ok(()) };
+    let mut position = segment.limits_read.lock().await;
+    let records = tree.journal.since(tree.id, *position).await?;
+    let mut fold = tree.lock();
+    for record in &records {
+        *position = record.seq + 1;
+        let is_above = || fold.is_below(segment.root, record.run);
+        if matches!(record.fact, Fact::Extended { .. }) && is_above() {
+            let record = Record { seq: fold.next_seq(), ..Record::clone(record) };
+            fold.apply(&record).expect("its run exists");
+        }
+    }
+    Ok(())
+}
+
 /// Learns what untrusted content runs of other segments have read.
 pub(crate) async fn read_origins(tree: &LiveTree) -> Result<(), JournalError> {
     let Some(segment) = &tree.segment else { return Ok(()) };
@@ -225,20 +247,25 @@ impl Runtime {
         self.0.root_spawned(task)
     }
 
-    /// Claims a segment of a tree and drives it. A segment that has ended stays ended.
+    /// Claims a segment of a tree and drives it. A segment that has ended stays ended, unless a limit ended it and `more` extends
+    /// that limit.
     ///
     /// # Errors
     ///
     /// Fails if the journal places no runs, the segment is unknown or another worker drives it, or the journal cannot be written.
-    pub async fn resume_segment(&self, tree: Uuid, segment: Uuid) -> Result<RunHandle, SpawnError> {
+    pub async fn resume_segment(&self, tree: Uuid, segment: Uuid, more: Limits) -> Result<RunHandle, SpawnError> {
         let Some(placement) = self.0.parts.journal.placement() else {
             return Err(JournalError::NoSuchTree(tree).into());
         };
         let ClaimedSegment { epoch, fold, position, crashes } = placement.claim(tree, segment).await?;
         let interrupted = Interrupted::unknown();
-        let is_over = fold.get(segment).is_none_or(|run| run.ended.is_some());
+        let had_ended = fold.get(segment).is_none_or(|run| run.ended.is_some());
+        let is_over = had_ended && !extends(&fold, segment, more);
         let state = Segment::new(segment, placement, position);
         let tree = live_segment(&self.0, tree, epoch, fold, state);
+        if had_ended && !is_over {
+            drop(tree.record(segment, Fact::Extended { more }));
+        }
         match crashes {
             Some(times) if !is_over => end_crashed(&tree, segment, times).await?,
             None if !is_over => {
@@ -252,31 +279,6 @@ impl Runtime {
             give_up(&self.0, &tree);
         }
         Ok(RunHandle::new(self.clone(), tree, segment))
-    }
-
-    /// Carries out a request about a run of a segment that this process drives, or passes it on to the owner of the run.
-    pub async fn deliver(&self, segment: Uuid, request: SegmentRequest) {
-        let Some(tree) = self.0.tree(segment) else { return };
-        if tree.read(|fold| fold.get(request.run()).is_none())
-            && let Err(error) = read_news(&self.0, &tree).await
-        {
-            tracing::warn!(tree = %tree.id, %error, "cannot read what other workers recorded");
-        }
-        match request {
-            SegmentRequest::Cancel { run, by } => {
-                self.0.cancel(&tree, run, by);
-            }
-            SegmentRequest::Tell { run, from, message } => {
-                self.0.send_message(&tree, run, from, &message);
-            }
-            SegmentRequest::Answer { run, question, answer, by } => {
-                if is_driven_elsewhere(&tree, run) {
-                    let _ = pass_on(&tree, SegmentRequest::Answer { run, question, answer, by });
-                } else {
-                    drop(tree.record_answer(run, question, answer, &by));
-                }
-            }
-        }
     }
 }
 
@@ -376,12 +378,6 @@ pub(crate) fn drive_child(runtime: &Arc<Inner>, tree: &Arc<LiveTree>, live_run: 
     }
 }
 
-/// Passes a message on if another process drives the run; `None` if it does not.
-pub(crate) fn told_elsewhere(tree: &LiveTree, run: Uuid, from: Option<Uuid>, message: &str) -> Option<bool> {
-    let tell = || SegmentRequest::Tell { run, from, message: message.to_owned() };
-    is_driven_elsewhere(tree, run).then(|| pass_on(tree, tell()))
-}
-
 /// Attends to a run that another process drives: starts its segment, and cancels it if this run must stop.
 pub(crate) fn attend_elsewhere(tree: &Arc<LiveTree>, live_run: Arc<LiveRun>) {
     let (tree, abandoned) = (tree.clone(), tree.abandoned.clone());
@@ -395,21 +391,9 @@ pub(crate) fn attend_elsewhere(tree: &Arc<LiveTree>, live_run: Arc<LiveRun>) {
             () = live_run.stop.cancelled() => (),
         }
         let cancel = || SegmentRequest::Cancel { run: live_run.run, by: CancelledBy::ParentEnded };
-        until_done(|| segment.placement.send(tree.id, live_run.run, cancel())).await;
+        let key = fresh_key();
+        until_done(|| segment.placement.send(tree.id, live_run.run, cancel(), key.clone())).await;
     }));
-}
-
-/// Passes a request on to the process that drives the run; returns `false` if the run has ended.
-pub(crate) fn pass_on(tree: &LiveTree, request: SegmentRequest) -> bool {
-    let Some(segment) = &tree.segment else { return false };
-    let is_open = |fold: &RunTree| fold.get(request.run()).is_some_and(|run| run.ended.is_none());
-    let Some(owner) = tree.read(|fold| is_open(fold).then(|| segment::segment_of(fold, request.run())).flatten())
-    else {
-        return false;
-    };
-    let (placement, id) = (segment.placement.clone(), tree.id);
-    tokio::spawn(async move { until_done(|| placement.send(id, owner, request.clone())).await });
-    true
 }
 
 /// Gives up the ownership of a tree, or of the segment of it that this process drives.
@@ -421,7 +405,7 @@ pub(crate) fn give_up(runtime: &Inner, tree: &LiveTree) {
 }
 
 /// Repeats a request until it succeeds.
-async fn until_done<F: Future<Output = Result<(), JournalError>>>(request: impl Fn() -> F) {
+pub(crate) async fn until_done<F: Future<Output = Result<(), JournalError>>>(request: impl Fn() -> F) {
     while let Err(error) = request().await {
         tracing::warn!(%error, "a request to other workers failed; trying again");
         tokio::time::sleep(PAUSE).await;

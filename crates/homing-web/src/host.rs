@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use homing::{Homing, Limits, Rule, SpawnError, Task, Team, crates::core::BoxFuture};
 use serde_json::Value;
+use uuid::Uuid;
 
 /// Opens projects for the server.
 pub trait WebHost: Send + Sync + 'static {
@@ -52,6 +53,13 @@ pub trait OpenProject: Send + Sync + 'static {
 
     /// Returns a text without the keys of providers, for a file that leaves the machine.
     fn redacted(&self, text: &str) -> String;
+
+    /// Raises the limits of a run of a tree that other machines drive, and continues the tree if a limit had ended it. Returns a
+    /// message for the user, or `None` if this machine drives the tree.
+    ///
+    /// # Errors
+    /// Fails if the other machines cannot be reached or cannot continue it, or if the run has ended otherwise.
+    fn raise_elsewhere(&self, tree: Uuid, run: Uuid, more: Limits) -> BoxFuture<'_, Result<Option<String>, HostError>>;
 
     /// Explains why a run was not started.
     fn spawn_error(&self, error: SpawnError) -> HostError;

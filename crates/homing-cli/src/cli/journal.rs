@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
+    restate::{On, ServerArgs},
     run::{JournalArgs, LimitArgs, OutputArgs, WithArgs},
     values,
 };
@@ -61,6 +62,11 @@ pub(crate) struct RunsArgs {
     /// Include pruned runs, of which only results and totals are left.
     #[arg(long)]
     pub(crate) pruned: bool,
+    /// List the runs of this journal, or the newest ones that a Restate server keeps, whichever machine submitted them.
+    #[arg(long, value_enum, value_name = "PLACE", help_heading = "Workers")]
+    pub(crate) on: Option<On>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -33,7 +33,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
-    let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
+    let found = which_run::find_anywhere(&journal, &args.id, args.scope.project(None)).await?;
     let run = which_run::described(&found);
     if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
         let by = CancelledBy::Other("`homing cancel`".to_owned());

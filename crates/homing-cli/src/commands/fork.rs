@@ -11,6 +11,7 @@ use homing_runtime::Fork;
 use homing_teams::Team;
 use serde_json::Value;
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::ForkArgs,
     commands::which_run,
@@ -25,8 +26,14 @@ use crate::{
 pub(crate) async fn run(args: &ForkArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let journal = super::runs::open(&args.with.journal)?;
-    let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
-    let records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
+    let found = which_run::find_anywhere(&journal, &args.id, args.scope.project(args.with.cwd.as_deref())).await?;
+    let mut records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
+    if records.last().is_none_or(|last| last.seq < args.at)
+        && let Some(remote) = RemoteTree::find(&journal, found.tree).await?
+    {
+        remote.refresh(&journal).await?;
+        records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
+    }
     let no_run = || Trouble::usage("there is no such run");
     let with = which_run::in_recorded_folder(&args.with, which_run::root_of(&records).ok_or_else(no_run)?)?;
     drop(journal);

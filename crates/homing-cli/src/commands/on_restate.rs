@@ -9,6 +9,7 @@ use homing_core::{
     tool_names,
 };
 use homing_restate::{Submission, Submitted, needs_workspace};
+use homing_runtime::{journal::sqlite::journal_name, placement::SUBMITTED_FROM};
 
 use super::restate::{
     self,
@@ -54,6 +55,9 @@ pub(crate) async fn run(
     let server = restate::connect(&place.server, config).await?;
     spawned.key.clone_from(&key);
     spawned.tags.insert(ON_RESTATE.to_owned(), server.admin().to_owned());
+    if let Some(journal) = session.homing.journal() {
+        spawned.tags.insert(SUBMITTED_FROM.to_owned(), journal_name(journal));
+    }
     let sources = &session.homing.runtime().parts().sources;
     let (id, at) = (sources.ids.fresh_id(), sources.clock.now_ms());
     let Travelling { registry, models } = Travelling::new(session, &spawned);

@@ -6,7 +6,10 @@ use serde_json::json;
 
 use crate::{
     cli::journal::PruneArgs,
-    commands::which_run,
+    commands::{
+        restate::prune::{self as on_servers, Mode, ServerPruned},
+        which_run,
+    },
     exit::{Exit, Trouble, print},
     progress::figures,
     terminal,
@@ -18,10 +21,12 @@ pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
     if args.json {
         let pruned = if args.dry_run { journal.prunable(keep).await } else { journal.prune(keep).await }
             .map_err(Trouble::from)?;
+        let mode = if args.dry_run { Mode::Look } else { Mode::Delete };
+        let servers = on_servers::prune(&journal, &pruned.trees, mode).await?;
         let Pruned { trees, unreadable, bytes, floor, .. } = pruned;
         let dry_run = args.dry_run;
         print(&terminal::json(
-            &json!({"dry_run": dry_run, "trees": trees, "unreadable": unreadable, "bytes": bytes, "floor": floor}),
+            &json!({"dry_run": dry_run, "trees": trees, "unreadable": unreadable, "bytes": bytes, "floor": floor, "servers": servers}),
         ))?;
         return Ok(Exit::Done);
     }
@@ -33,6 +38,7 @@ pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
         say_floor(&pruned);
         let (trees, size) = (figures::count(pruned.trees.len() as u64, "run"), megabytes(pruned.bytes));
         terminal::say(&format!("{trees} would be deleted; the journal would have about {size}"));
+        say_servers(&on_servers::prune(&journal, &pruned.trees, Mode::Look).await?, "would be deleted");
         return Ok(Exit::Done);
     }
     let pruned = journal.prune(keep).await.map_err(Trouble::from)?;
@@ -43,7 +49,23 @@ pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
     say_floor(&pruned);
     let (trees, size) = (figures::count(pruned.trees.len() as u64, "run"), megabytes(pruned.bytes));
     terminal::say(&format!("{trees} deleted; the journal has {size}"));
+    say_servers(&on_servers::prune(&journal, &pruned.trees, Mode::Delete).await?, "deleted");
     Ok(Exit::Done)
+}
+
+/// Says what was deleted from servers, and what was not.
+fn say_servers(servers: &[ServerPruned], done: &str) {
+    for ServerPruned { server, trees, error } in servers {
+        if !trees.is_empty() {
+            let trees = figures::count(trees.len() as u64, "run");
+            terminal::say(&format!("{trees} {done} on the Restate server at {server}"));
+        }
+        if let Some(error) = error {
+            terminal::say(&format!(
+                "warning: runs are kept on the Restate server at {server}, until the next `homing prune`: {error}"
+            ));
+        }
+    }
 }
 
 /// Warns if the size cannot be reached.

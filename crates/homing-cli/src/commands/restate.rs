@@ -9,11 +9,16 @@ use std::{
 use homing::Folders;
 use homing_core::{
     fact::{ON_RESTATE, Record},
+    limits::Limits,
     tree::RunTree,
 };
-use homing_restate::{Server, ServerError};
+use homing_restate::{Raise, Raised, Server, ServerError};
 use homing_runtime::{
-    journal::sqlite::{SqliteJournal, tree_tag},
+    continues,
+    journal::{
+        JournalError,
+        sqlite::{SqliteJournal, tree_tag},
+    },
     placement::SegmentRequest,
 };
 use uuid::Uuid;
@@ -26,8 +31,13 @@ use crate::{
 };
 
 pub(crate) mod follow;
+pub(crate) mod list;
 mod live;
+pub(crate) mod prune;
 pub(crate) mod refresh;
+
+/// Attempts to raise limits of a tree that changes meanwhile.
+const ATTEMPTS: usize = 5;
 
 impl From<ServerError> for Trouble {
     fn from(error: ServerError) -> Self {
@@ -70,6 +80,33 @@ async fn connect_recorded(admin: &str) -> Result<Server, Trouble> {
     connect(&ServerArgs { restate: Some(admin.to_owned()), ingress }, &config).await
 }
 
+/// Copies a tree that another machine submitted into the journal, if the server that the environment or the configuration names has
+/// one whose ID begins like this. Returns whether there is one.
+pub(crate) async fn fetch(journal: &SqliteJournal, id: &str) -> Result<bool, Trouble> {
+    let variable = |name| homing::environment::variable(name).filter(|value: &String| !value.is_empty());
+    let folder = homing::environment::current_folder().unwrap_or_default();
+    let config = Layered::read(Folders::from_env().config.as_deref(), &folder)?.user.restate;
+    let args = ServerArgs { restate: variable("HOMING_RESTATE"), ingress: variable("HOMING_RESTATE_INGRESS") };
+    if args.restate.is_none() && config.admin.is_none() {
+        return Ok(false);
+    }
+    let server = connect(&args, &config).await?;
+    let trees = server.trees_beginning(id.trim()).await?;
+    let [tree] = trees[..] else { return Ok(false) };
+    RemoteTree { server, tree }.refresh(journal).await?;
+    Ok(true)
+}
+
+/// The result of raising limits.
+pub(crate) enum Raising {
+    /// The worker that drives the run raises them.
+    Posted,
+    /// A worker continues the tree with them.
+    Continues,
+    /// The run has ended, and not by a limit that was raised.
+    Ended,
+}
+
 /// A tree on a server.
 pub(crate) struct RemoteTree {
     pub(crate) server: Server,
@@ -91,7 +128,12 @@ impl RemoteTree {
 
     /// Brings the copy in the journal up to date. Returns whether the tree has ended.
     pub(crate) async fn refresh(&self, journal: &SqliteJournal) -> Result<bool, Trouble> {
-        let mut next = journal.tree(self.tree)?.next_seq();
+        let mut next = match journal.tree(self.tree) {
+            Ok(fold) => fold.next_seq(),
+            // It was submitted from another machine.
+            Err(JournalError::NoSuchTree(_)) => 0,
+            Err(error) => return Err(error.into()),
+        };
         loop {
             let page = self.server.records(self.tree, next).await?;
             let Some(page) = page else { return Ok(true) };
@@ -102,6 +144,37 @@ impl RemoteTree {
                 return Ok(is_over);
             }
         }
+    }
+
+    /// Raises the limits of a run, and continues the tree if a limit had ended it.
+    pub(crate) async fn raise(&self, journal: &SqliteJournal, run: Uuid, more: Limits) -> Result<Raising, Trouble> {
+        for _ in 0..ATTEMPTS {
+            self.refresh(journal).await?;
+            let fold = journal.tree(self.tree)?;
+            let (Some(root), Some(raised)) = (fold.root(), fold.get(run)) else {
+                return Err(Trouble::usage("there is no such run"));
+            };
+            let is_over = root.ended.is_some();
+            if raised.ended.is_some() && (run != self.tree || !continues(&fold, more)) {
+                return Ok(Raising::Ended);
+            }
+            let models = root.spawned.models.first().filter(|name| !homing_teams::is_program(name));
+            let raise = Raise {
+                tree: self.tree,
+                run,
+                more,
+                next: fold.next_seq(),
+                is_over,
+                models: models.cloned().into_iter().collect(),
+                account: root.spawned.account.clone(),
+            };
+            match self.server.raise(raise).await? {
+                Raised::Posted => return Ok(Raising::Posted),
+                Raised::Continues => return Ok(Raising::Continues),
+                Raised::Changed => (),
+            }
+        }
+        Err(Trouble::usage("the run changes at this moment").hint("try again"))
     }
 
     /// Updates the copy until a condition holds, or for `limit`.

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use homing::{Claim, RunHandle};
-use homing_core::{envelope::Status, fact::Spawned};
+use homing_core::{envelope::Status, fact::Spawned, limits::Limits};
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::Filter;
 use homing_teams::Team;
@@ -11,7 +11,10 @@ use uuid::Uuid;
 
 use crate::{
     cli::journal::ResumeArgs,
-    commands::{restate::follow::follow, which_run},
+    commands::{
+        restate::{Raising, follow::follow},
+        which_run,
+    },
     exit::{Exit, Trouble},
     print_result,
     session::{Session, SessionRequest},
@@ -23,7 +26,7 @@ use crate::{
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let project = (!args.all).then(|| which_run::this_project(args.with.cwd.as_deref()));
-    let chosen = chosen(args, project.as_deref())?;
+    let chosen = chosen(args, project.as_deref()).await?;
     if chosen.is_empty() {
         terminal::say(&format!("there are no interrupted runs{}", which_run::in_project(project.as_deref())));
         return Ok(Exit::Done);
@@ -64,10 +67,10 @@ fn worse(one: Exit, other: Exit) -> Exit {
 }
 
 /// Returns the run trees to resume.
-fn chosen(args: &ResumeArgs, project: Option<&Path>) -> Result<Vec<Chosen>, Trouble> {
+async fn chosen(args: &ResumeArgs, project: Option<&Path>) -> Result<Vec<Chosen>, Trouble> {
     let journal = super::runs::open(&args.with.journal)?;
     let trees = match &args.id {
-        Some(id) => vec![which_run::find(&journal, id, project.map(Path::to_owned))?.tree],
+        Some(id) => vec![which_run::find_anywhere(&journal, id, project.map(Path::to_owned)).await?.tree],
         None => {
             let (status, project) = (Some(Status::Interrupted), project.map(Path::to_owned));
             let filter = Filter { status, project, ..Filter::default() };
@@ -154,7 +157,7 @@ async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunH
     Ok(session.resume(tree, claim, args.limits.limits()).await?)
 }
 
-/// Follows a tree that workers drive: they resume it by themselves.
+/// Follows a tree that workers drive: they resume it by themselves. With more budget, they continue one that a limit had ended.
 async fn reattach(
     session: &Session,
     tree: Uuid,
@@ -163,8 +166,16 @@ async fn reattach(
 ) -> anyhow::Result<Option<WatchResult>> {
     let Some(journal) = session.homing.journal() else { return Ok(None) };
     let Some(remote) = super::restate::RemoteTree::find(journal, tree).await? else { return Ok(None) };
-    if args.limits.limits() != homing_core::limits::Limits::default() {
-        return Err(Trouble::usage("the limits of a run on a worker cannot be raised").into());
+    let more = args.limits.limits();
+    if more != Limits::default() {
+        match remote.raise(journal, tree, more).await? {
+            Raising::Posted | Raising::Continues => (),
+            Raising::Ended => {
+                let status = journal.envelope(tree).map_err(Trouble::from)?.status.name().replace('_', " ");
+                let described = which_run::described_by_id(journal, tree);
+                terminal::say(&format!("{described} has already ended ({status}); its result:"));
+            }
+        }
     }
     let show = args.output.show();
     Ok(Some(Box::pin(follow(&remote.server, tree, session, show, signals, &mut |_, _| None)).await?))

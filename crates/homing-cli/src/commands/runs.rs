@@ -18,9 +18,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    cli::{journal::RunsArgs, run::JournalArgs},
+    cli::{journal::RunsArgs, restate::On, run::JournalArgs},
     columns::{self, UnicodeWidthStr},
-    commands::{restate::refresh, which_run::in_project},
+    commands::{
+        restate::{list::Copies, refresh},
+        which_run::in_project,
+    },
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -28,10 +31,18 @@ use crate::{
 };
 
 pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
+    if args.on == Some(On::Restate) {
+        let copies = super::wait_for(async { Ok(Copies::new(args).await?) })?;
+        return list(&copies.journal, args);
+    }
     let journal = open_to_read(&args.journal)?;
     if refresh::has_open(&journal)? {
         super::wait_for(async { Ok(refresh::refresh_open(&journal).await?) })?;
     }
+    list(&journal, args)
+}
+
+fn list(journal: &SqliteJournal, args: &RunsArgs) -> anyhow::Result<Exit> {
     let since = args.since.map(before_now);
     let project = args.scope.project(None);
     if let Some(by) = &args.sum_by {
@@ -61,7 +72,7 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     if args.json {
         print(&terminal::json(&json!(rows)))?;
     } else if rows.is_empty() {
-        print_none(&journal, &filter)?;
+        print_none(journal, &filter)?;
     } else {
         print_rows(&rows, args.scope.all)?;
     }

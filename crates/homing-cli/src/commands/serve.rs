@@ -13,13 +13,14 @@ use homing::{Folders, Homing, Limits, Rule, SpawnError, Task, Team, crates::core
 use homing_otel::Telemetry;
 use homing_web::{HostError, HostErrorKind, OpenProject, ServeError, TlsFiles, TokenFile, WebHost, WebOptions};
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{
     cli::{
         PublicArgs,
         run::{LimitArgs, OnQuestionArg, WithArgs},
     },
-    commands::restate::refresh,
+    commands::restate::{Raising, RemoteTree, refresh},
     exit::{Exit, Trouble, TroubleKind},
     session::{Session, SessionRequest, working_folder},
     signals::Signals,
@@ -28,6 +29,9 @@ use crate::{
 
 /// Maximum time for the runs of MCP clients to end when the server stops.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// Maximum time until the copy of a run on workers shows that the run continues.
+const COPIED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(
@@ -246,8 +250,32 @@ impl OpenProject for CliProject {
         (self.session.redactor())(text)
     }
 
+    fn raise_elsewhere(&self, tree: Uuid, run: Uuid, more: Limits) -> BoxFuture<'_, Result<Option<String>, HostError>> {
+        Box::pin(async move {
+            let raised = raise_on_workers(&self.session, tree, run, more).await;
+            raised.map_err(|trouble| host_error(&trouble.into()))
+        })
+    }
+
     fn spawn_error(&self, error: SpawnError) -> HostError {
         host_error(&Trouble::from(error).into())
+    }
+}
+
+/// Raises the limits of a run on workers; `None` if its tree is not on workers.
+async fn raise_on_workers(session: &Session, tree: Uuid, run: Uuid, more: Limits) -> Result<Option<String>, Trouble> {
+    let Some(journal) = session.homing.journal() else { return Ok(None) };
+    let Some(remote) = RemoteTree::find(journal, tree).await? else { return Ok(None) };
+    if more == Limits::default() {
+        return Err(Trouble::usage("workers resume this run by themselves; name a limit to raise it"));
+    }
+    let raising = remote.raise(journal, run, more).await?;
+    // The copy must show that the run goes on, before the reader looks at it again.
+    remote.refresh_until(journal, COPIED, |fold| fold.root().is_some_and(|root| root.ended.is_none())).await?;
+    match raising {
+        Raising::Posted => Ok(Some("the worker of the run raises the limits".to_owned())),
+        Raising::Continues => Ok(Some("the limits were raised, and a worker continues the run".to_owned())),
+        Raising::Ended => Err(Trouble::usage("the run has already ended, and not by a limit that could be raised")),
     }
 }
 

@@ -48,11 +48,8 @@ const MAX_LINES: usize = 12;
 
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open_to_read(&args.journal)?;
-    let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
-    let remote = RemoteTree::find(&journal, found.tree).await?;
-    if let Some(remote) = &remote {
-        remote.refresh(&journal).await?;
-    }
+    let found = which_run::find_anywhere(&journal, &args.id, args.scope.project(None)).await?;
+    let remote = up_to_date(&journal, &found).await?;
     if args.follow {
         follow(&journal, &found, remote.as_ref()).await?;
     }
@@ -82,6 +79,24 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// Updates the copy of a tree on workers. If that fails, an ended one is shown as it is known, because there is hardly anything new.
+async fn up_to_date(journal: &SqliteJournal, found: &RunRef) -> Result<Option<RemoteTree>, Trouble> {
+    let updated = async {
+        let remote = RemoteTree::find(journal, found.tree).await?;
+        if let Some(remote) = &remote {
+            remote.refresh(journal).await?;
+        }
+        Ok(remote)
+    };
+    match updated.await {
+        Err(Trouble { message, .. }) if journal.envelope(found.tree)?.status.is_over() => {
+            terminal::say(&format!("warning: this is what was last seen: {message}"));
+            Ok(None)
+        }
+        result => result,
+    }
 }
 
 pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelope, Trouble> {

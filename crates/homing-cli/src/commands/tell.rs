@@ -24,14 +24,15 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let mut signals = Signals::new()?;
     let text = args.message.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
-    let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
+    let found = which_run::find_anywhere(&journal, &args.id, args.scope.project(args.with.cwd.as_deref())).await?;
     let described = which_run::described(&found);
     if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
-        if remote.post(SegmentRequest::Tell { run: found.run, from: None, message: text }).await? {
+        if remote.post(SegmentRequest::Tell { run: found.run, from: None, message: text.clone() }).await? {
             terminal::say(&format!("message delivered to {described} (on a worker)"));
             return Ok(Exit::Done);
         }
-        return Err(Trouble::usage("the run has ended; a run on a worker cannot be continued by a message").into());
+        // A run of this process continues the conversation.
+        remote.refresh(&journal).await?;
     }
     let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {

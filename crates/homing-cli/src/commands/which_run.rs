@@ -22,6 +22,7 @@ use crate::{
     cli::{journal::ScopeArgs, run::WithArgs},
     columns,
     exit::Trouble,
+    terminal,
 };
 
 /// Maximum number of characters of a task in a line about its run.
@@ -54,6 +55,19 @@ pub(crate) fn find(journal: &SqliteJournal, id: &str, project: Option<PathBuf>) 
             FindError::TooShort(_) | FindError::Ambiguous { .. } | FindError::Journal(_) => trouble,
         }
     })
+}
+
+/// Finds a run as [`find`] does. A tree that only the Restate server has, because another machine submitted it, is copied first.
+pub(crate) async fn find_anywhere(
+    journal: &SqliteJournal,
+    id: &str,
+    project: Option<PathBuf>,
+) -> Result<RunRef, Trouble> {
+    let is_unknown = matches!(journal.find(id, project.as_deref()), Err(FindError::NotFound(_)));
+    if is_unknown && let Err(trouble) = super::restate::fetch(journal, id).await {
+        terminal::say(&format!("warning: the run was only looked for on this machine: {}", trouble.message));
+    }
+    find(journal, id, project)
 }
 
 /// Names a run, its agent, its task and its project.

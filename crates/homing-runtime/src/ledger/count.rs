@@ -15,7 +15,7 @@ use crate::{
     journal::{Commit, JournalError},
     live_tree::LiveTree,
     runtime::SpawnError,
-    segment::{Refusal, reserve_share, shares_limits, shares_limits_in},
+    segment::{Refusal, read_limits, reserve_share, shares_limits, shares_limits_in},
 };
 
 /// A tool call or a child run that may be recorded.
@@ -40,7 +40,12 @@ impl CountGrant {
             Limit::Children => Share { children: 1, ..Share::default() },
             _ => Share { tool_calls: 1, ..Share::default() },
         };
-        match reserve_share(tree, run, one).await? {
+        let mut refusal = reserve_share(tree, run, one).await?;
+        if refusal.is_some() {
+            read_limits(tree).await?;
+            refusal = reserve_share(tree, run, one).await?;
+        }
+        match refusal {
             None => grant(Some(one)),
             Some(Refusal(Some(hit))) => Ok(Err(hit)),
             Some(Refusal(None)) => Err(JournalError::Fenced { tree: tree.id }),

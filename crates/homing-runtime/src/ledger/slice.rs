@@ -11,7 +11,7 @@ use homing_core::{
 use super::Reservations;
 use crate::{
     agent_loop::Interrupt,
-    segment::{report_share, reserve_share, shares_limits},
+    segment::{read_limits, report_share, reserve_share, shares_limits},
 };
 
 /// A reservation that the tree's ledger granted.
@@ -46,6 +46,7 @@ impl Reservations {
                     }
                 }
                 Fit::Later | Fit::Full(_) => {
+                    read_limits(&self.tree).await?;
                     report_share(&self.tree).await?;
                     let fit = self.fit(size, rates);
                     if !matches!(fit, Fit::Fits { .. }) {
@@ -61,7 +62,7 @@ impl Reservations {
     /// Learns what other segments use of shared limits, before a call that waits for them is checked again.
     pub(crate) async fn read_others(&self) {
         if shares_limits(&self.tree)
-            && let Err(error) = report_share(&self.tree).await
+            && let Err(error) = async { read_limits(&self.tree).await.and(report_share(&self.tree).await) }.await
         {
             tracing::warn!(tree = %self.tree.id, %error, "cannot read what other workers use of the limits");
         }

@@ -11,6 +11,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     fact::{Fact, Record, Spawned},
+    limits::Limits,
     place::Place,
     taint::Origin,
     tree::{
@@ -78,13 +79,30 @@ impl Cluster {
         self.drive(id, id).await
     }
 
+    /// Gives the root to the next worker, with more budget.
+    pub async fn resume(self: &Arc<Self>, more: Limits) -> RunHandle {
+        let id = Uuid::from_u128(u128::MAX);
+        self.drive_with(id, id, more).await
+    }
+
     /// Gives a segment to the next worker.
     async fn drive(self: &Arc<Self>, tree: Uuid, segment: Uuid) -> RunHandle {
+        self.drive_with(tree, segment, Limits::default()).await
+    }
+
+    async fn drive_with(self: &Arc<Self>, tree: Uuid, segment: Uuid, more: Limits) -> RunHandle {
         let workers = self.workers.get().unwrap();
         let worker = &workers[self.next.fetch_add(1, Ordering::Relaxed) % workers.len()];
-        let handle = worker.resume_segment(tree, segment).await.unwrap();
+        let handle = worker.resume_segment(tree, segment, more).await.unwrap();
         self.state.lock().unwrap().handles.insert(segment, (worker.clone(), handle.clone()));
         handle
+    }
+
+    /// Raises the limits of the root, through the worker that drives it.
+    pub async fn raise(&self, more: Limits) {
+        let run = Uuid::from_u128(u128::MAX);
+        let (worker, _) = self.handle(run).unwrap();
+        worker.deliver(run, SegmentRequest::Extend { run, more }, "one").await;
     }
 
     /// Number of segments that were started.
@@ -190,11 +208,17 @@ impl Placement for Workers {
 
     fn release(&self, _: Uuid, _: u32) {}
 
-    fn send(&self, _: Uuid, segment: Uuid, request: SegmentRequest) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn send(
+        &self,
+        _: Uuid,
+        segment: Uuid,
+        request: SegmentRequest,
+        key: String,
+    ) -> BoxFuture<'_, Result<(), JournalError>> {
         let handle = self.0.handle(segment);
         Box::pin(async move {
             let (worker, _) = handle.ok_or(JournalError::NoSuchTree(segment))?;
-            worker.deliver(segment, request).await;
+            worker.deliver(segment, request, &key).await;
             Ok(())
         })
     }

@@ -118,6 +118,38 @@ async fn workers_share_limits_exactly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn raised_limits_reach_the_workers_of_child_runs() {
+    let task = Task::new("lead", "go").limits(Limits::default().tool_calls(10));
+    let cluster = Cluster::new(None);
+    let root = on_workers(&cluster, Duration::from_millis(100), &task).await;
+    // The third `mid` would be the last to call something: 3 + 6 calls to delegate, and one of twelve to read.
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    cluster.raise(Limits::default().tool_calls(20)).await;
+    let end = root.wait().await;
+    assert_eq!((end.status, end.subtree.tool_calls), (Status::Done, 21));
+    assert!(end.all().iter().all(|run| run.status == Status::Done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn exhausted_root_goes_on_with_more_budget() {
+    let task = Task::new("leaf", "go").limits(Limits::default().tool_calls(1));
+    let cluster = Cluster::new(None);
+    let end = on_workers(&cluster, Duration::from_millis(100), &task).await.wait().await;
+    assert_eq!((end.status, end.usage.tool_calls), (Status::Exhausted, 1));
+    let same = cluster.resume(Limits::default()).await.wait().await;
+    assert_eq!((same.status, same.usage.turns), (Status::Exhausted, end.usage.turns), "nothing happens without more");
+    let more = Limits::default().tool_calls(2);
+    let end = cluster.resume(more).await.wait().await;
+    assert_eq!(end.status, Status::Done);
+    let again = cluster.resume(more).await.wait().await;
+    assert_eq!(
+        (again.status, again.usage.turns),
+        (Status::Done, end.usage.turns),
+        "a run that is done is not continued"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn child_at_which_workers_die_fails_and_its_parent_goes_on() {
     let cluster = Cluster::new(Some("leaf"));
     let end = on_workers(&cluster, Duration::from_millis(100), &Task::new("mid", "go")).await.wait().await;

@@ -6,10 +6,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use homing::{
     AttachedContent, Attachment, CancelledBy, Fork, Image, Limits, RunHandle, SpawnError, Status, Submission, Task,
     crates::{
-        core::trace_context::TraceContext,
+        core::{fact::ON_RESTATE, trace_context::TraceContext},
         runtime::journal::{
             InboxRequest,
-            sqlite::{Posted, RunRef},
+            sqlite::{Posted, RunRef, tree_tag},
         },
     },
 };
@@ -295,7 +295,16 @@ pub(crate) struct Resume {
 pub(crate) async fn resume(server: Arc<Server>, call: Call) -> Outcome {
     let body: Resume = call.body()?;
     let found = find(&server, &call).await?;
-    let run = server.resume(found.tree, body.limits.limits()?).await?;
+    let more = body.limits.limits()?;
+    let has_message = body.message.as_ref().is_some_and(|message| !message.trim().is_empty());
+    if has_message && is_elsewhere(&server, &found).await? {
+        return Err(Problem::conflict("a run on a worker cannot be given a message and new limits at once")
+            .hint("send the message once the run continues"));
+    }
+    if let Some(message) = raised_elsewhere(&server, &found, found.tree, more).await? {
+        return done(&found, message, format!("homing resume {}{}", found.tree, body.limits.flags()));
+    }
+    let run = server.resume(found.tree, more).await?;
     let mut command = format!("homing resume {}{}", found.tree, body.limits.flags());
     if let Some(message) = body.message.filter(|message| !message.trim().is_empty()) {
         command = format!("{command} && homing tell {} {}", found.run, quoted(&message));
@@ -320,6 +329,9 @@ pub(crate) async fn limits(server: Arc<Server>, call: Call) -> Outcome {
     }
     let found = find(&server, &call).await?;
     let command = format!("homing resume {}{}", found.tree, body.flags());
+    if let Some(message) = raised_elsewhere(&server, &found, found.run, more).await? {
+        return done(&found, message, command);
+    }
     let request = InboxRequest::Extend { tree: found.tree, run: found.run, more };
     match server.watch.journal.post(request).await? {
         Posted::ToOwner { pid, .. } => done(&found, format!("process {pid} raises the limits"), command),
@@ -331,6 +343,21 @@ pub(crate) async fn limits(server: Arc<Server>, call: Call) -> Outcome {
             done(&found, "the limits were raised, and the run continues".to_owned(), command)
         }
     }
+}
+
+/// Raises the limits of a run that other machines drive; `None` if this one does.
+async fn raised_elsewhere(server: &Server, found: &RunRef, run: Uuid, more: Limits) -> Result<Option<String>, Problem> {
+    if !is_elsewhere(server, found).await? {
+        return Ok(None);
+    }
+    let project = server.projects.of_tree(&server.watch.journal, found.tree).await?;
+    Ok(project.raise_elsewhere(found.tree, run, more).await?)
+}
+
+/// Returns whether workers on other machines drive the tree of a run.
+async fn is_elsewhere(server: &Server, found: &RunRef) -> Result<bool, Problem> {
+    let (journal, tree) = (server.watch.journal.clone(), found.tree);
+    blocking(move || Ok(tree_tag(&journal, tree, ON_RESTATE)?.is_some())).await
 }
 
 /// The position at which a run is forked.

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use homing_core::fact::Record;
+use homing_core::fact::{Fact, Record};
 use rusqlite::params;
 
 use crate::journal::{
     JournalError,
-    sqlite::{SqliteJournal, ownership::OwnedTree, row::Row, write_txn::WriteTxn},
+    sqlite::{SqliteJournal, owner::host_name, ownership::OwnedTree, row::Row, write_txn::WriteTxn},
 };
 
 impl SqliteJournal {
@@ -22,9 +22,19 @@ impl SqliteJournal {
     }
 }
 
+/// Names a journal among those of all machines: the machine and the file. Trees that are submitted from it carry the name.
+pub fn journal_name(journal: &SqliteJournal) -> String {
+    format!("{}:{}", host_name(), journal.path().display())
+}
+
 fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
     let Record { tree, seq, epoch, .. } = *row.record;
     if seq == 0 && txn.records().stored(tree)?.is_none() {
+        if let Fact::Spawned(spawned) = &row.record.fact {
+            // The server has given the key to this tree, so it has forgotten the one that had it.
+            let sql = "UPDATE trees SET key = NULL WHERE key = ?1 AND pruned";
+            txn.connection.execute(sql, [&spawned.key])?;
+        }
         txn.records().begin(row)?;
         return txn.ownership().release(tree);
     }

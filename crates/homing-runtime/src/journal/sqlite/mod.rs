@@ -58,6 +58,7 @@ pub use crate::journal::sqlite::{
     cassette::{Cassette, CassetteError},
     changes::{Changes, JournalFeed},
     check::{JournalReport, check_file},
+    copy::journal_name,
     find::{FindError, RunRef, tree_tag},
     inbox::Posted,
     lock_holder::LockHolder,

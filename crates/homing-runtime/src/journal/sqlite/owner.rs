@@ -37,6 +37,11 @@ pub(super) struct Owner {
     pub(super) heartbeat: u64,
 }
 
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 impl Owner {
     /// The owner that stands for a journal opened by this process.
     pub(super) fn this() -> Self {
@@ -48,7 +53,7 @@ impl Owner {
             boot_id: first_line("/proc/sys/kernel/random/boot_id"),
             pid_ns: std::fs::read_link("/proc/self/ns/pid")
                 .map_or_else(|_| String::new(), |link| link.to_string_lossy().into_owned()),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             heartbeat: now(),
         }
     }
