@@ -1,6 +1,15 @@
 //! The history of a team, read from its transcript: which jobs were started, and how they ended.
+//!
+//! A team reads its transcript at every turn. What it has read is kept beside its task until the next turn, so that only the new
+//! messages are read: a chain of tasks would otherwise read all earlier results once for each task.
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    any::Any,
+    borrow::Cow,
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use homing_core::{
     envelope::Status,
@@ -21,20 +30,33 @@ pub(crate) struct History<'a> {
     pub(crate) own_task: &'a str,
     /// The turn before this one, if the team continues.
     pub(crate) earlier: Option<EarlierTurn<'a>>,
-    calls: HashMap<&'a str, FinishedCall<'a>>,
+    jobs: Jobs,
+    /// Keeps the jobs until the next turn.
+    store: Option<&'a Mutex<Jobs>>,
+}
+
+/// The jobs in the messages that were read.
+#[derive(Default)]
+struct Jobs {
+    /// The number of messages that were read, counted from the task, and the last of them.
+    read: usize,
+    last: Weak<TranscriptEntry>,
+    calls: HashMap<String, FinishedCall>,
     /// Members that ran in the background and have ended, by place.
     ended: HashMap<Place, JobResult>,
     /// The endings in the order in which the team learned of them.
-    order: Vec<Ending<'a>>,
+    order: Vec<Ending>,
     /// The number of endings since the team's last step.
     #[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "only scripts ask"))]
     new_endings: usize,
+    /// Value that the script derived from these jobs. It is dropped when a job is forgotten.
+    derived: RefCell<Option<Box<dyn Any + Send>>>,
 }
 
 /// A job that has ended.
-enum Ending<'a> {
+enum Ending {
     /// The call returned its result.
-    Call(&'a str),
+    Call(String),
     /// The run that a call had left running has ended.
     Run(Place),
 }
@@ -47,10 +69,14 @@ pub(crate) struct EarlierTurn<'a> {
     pub(crate) results: &'a Value,
 }
 
-/// A call of the team with its result.
-struct FinishedCall<'a> {
-    result: &'a ToolResult,
-    entry: &'a TranscriptEntry,
+/// A call of the team that has returned.
+struct FinishedCall {
+    /// Its result, or the place of the run that it left running.
+    outcome: Result<JobResult, Place>,
+    /// True for a delegation that never became a run.
+    is_refused_delegation: bool,
+    /// True if the call may have had its effect, although its result is not known.
+    is_outcome_unknown: bool,
 }
 
 /// The result of a job that has ended.
@@ -81,21 +107,21 @@ pub(crate) enum JobState {
     Ended(JobResult),
 }
 
-/// The report about a run, or the reason why it cannot be read.
-type ReadReport = Result<ChildReport, String>;
-
-impl<'a> FinishedCall<'a> {
-    /// The runtime's report about the run that a `delegate` call started. A delegation that never became a run has none. It is
-    /// decoded once, because a team looks at all of its calls at every turn.
-    fn report(&self) -> Option<&'a ReadReport> {
-        let data = self.result.data.as_ref().filter(|_| self.result.name == DELEGATE)?;
-        let unreadable = |error| format!("the report of the run cannot be read: {error}");
-        self.entry.derived.get_or_make::<ReadReport>(|| ChildReport::deserialize(data).map_err(unreadable))
-    }
-
-    /// Returns whether the call left a run running.
-    fn is_running(&self) -> bool {
-        matches!(self.report(), Some(Ok(report)) if report.status == Status::Running)
+impl FinishedCall {
+    fn new(result: &ToolResult, refusal: Option<&CallRefusal>) -> Self {
+        // The runtime's report about the run that the call started.
+        let report = result.data.as_ref().filter(|_| result.name == DELEGATE).map(ChildReport::deserialize);
+        let is_refused_delegation = report.is_none() && result.name == DELEGATE;
+        let text = || result.text.clone();
+        let outcome = match report {
+            None => Ok(JobResult::of_tool(result)),
+            Some(Err(error)) => {
+                Ok(JobResult::unreadable(format!("the report of the run cannot be read: {error}"), text()))
+            }
+            Some(Ok(report)) if report.status == Status::Running => Err(report.place),
+            Some(Ok(report)) => Ok(JobResult::of_run(report, text())),
+        };
+        Self { outcome, is_refused_delegation, is_outcome_unknown: refusal == Some(&CallRefusal::OutcomeUnknown) }
     }
 }
 
@@ -160,121 +186,128 @@ impl JobResult {
     }
 }
 
-impl<'a> History<'a> {
-    pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
-        let task = Cow::Borrowed("");
-        let (calls, ended, order) = (HashMap::new(), HashMap::new(), Vec::new());
-        let mut history = Self { task, own_task: "", earlier: None, calls, ended, order, new_endings: 0 };
-        // Results before the task belong to the run that this one continues, and not to its own jobs.
-        let begin = messages.iter().position(|entry| entry.origin == MessageOrigin::Task).unwrap_or(0);
-        let mut has_begun = false;
-        for entry in &messages[begin..] {
+impl Jobs {
+    /// Reads the messages from the task on, without those that were read before.
+    fn read(&mut self, messages: &[Arc<TranscriptEntry>]) {
+        let is_same = |entry: &Arc<TranscriptEntry>| Arc::downgrade(entry).ptr_eq(&self.last);
+        if self.read > 0 && !messages.get(self.read - 1).is_some_and(is_same) {
+            *self = Self::default();
+        }
+        for entry in &messages[self.read..] {
             match &entry.message {
-                Message::User { text, .. } if !has_begun => history.own_task = text,
                 // With a larger budget, jobs that a limit had ended are tried again.
-                Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => {
-                    history.forget_jobs_ended_by_limits()
-                }
+                Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => self.forget_ended_by_limits(),
                 Message::User { .. } => (),
-                Message::Assistant(_) => (has_begun, history.new_endings) = (true, 0),
-                Message::Tool(result) => history.add(result, entry),
+                Message::Assistant(_) => self.new_endings = 0,
+                Message::Tool(result) => self.add(result, entry.refusal.as_ref()),
             }
         }
-        history.task = continued(&messages[..begin], history.own_task);
-        history.earlier = earlier_turn(&messages[..begin]);
-        history
+        self.read = messages.len();
+        self.last = messages.last().map(Arc::downgrade).unwrap_or_default();
     }
 
-    fn forget_jobs_ended_by_limits(&mut self) {
+    fn forget_ended_by_limits(&mut self) {
         let by_limit = self.ended.iter().filter(|(_, job)| job.by_teams_limit);
         let places: Vec<Place> = by_limit.map(|(place, _)| place.clone()).collect();
         self.ended.retain(|_, job| !job.by_teams_limit);
-        self.calls.retain(|_, call| match call.report() {
-            None => call.result.name != DELEGATE,
-            Some(Err(_)) => true,
-            Some(Ok(report)) => !ended_by_others_limit(report) && !places.contains(&report.place),
+        self.calls.retain(|_, call| match &call.outcome {
+            Ok(job) => {
+                let is_forgotten = job.place.as_ref().is_some_and(|place| places.contains(place));
+                !call.is_refused_delegation && !job.by_teams_limit && !is_forgotten
+            }
+            Err(place) => !places.contains(place),
         });
         let (calls, ended) = (&self.calls, &self.ended);
         self.order.retain(|ending| match ending {
             Ending::Call(id) => calls.contains_key(id),
             Ending::Run(place) => ended.contains_key(place),
         });
+        self.derived.take();
     }
 
-    fn add(&mut self, result: &'a ToolResult, entry: &'a TranscriptEntry) {
+    fn add(&mut self, result: &ToolResult, refusal: Option<&CallRefusal>) {
         if result.name != WAIT {
-            let call = FinishedCall { result, entry };
-            if !call.is_running() {
-                self.order.push(Ending::Call(&result.call_id));
+            let call = FinishedCall::new(result, refusal);
+            if call.outcome.is_ok() {
+                self.order.push(Ending::Call(result.call_id.clone()));
                 self.new_endings += 1;
             }
-            self.calls.insert(&result.call_id, call);
+            self.calls.insert(result.call_id.clone(), call);
             return;
         }
         // A `wait` that was refused has no reports; the team waits again.
-        let read = || result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok()).unwrap_or_default();
-        for report in entry.derived.get_or_make::<ChildReports>(read).iter().flat_map(|reports| &reports.runs) {
+        let reports = result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok()).unwrap_or_default();
+        for mut report in reports.runs {
             let place = report.place.clone();
             if self.ended.contains_key(&place) {
                 continue;
             }
-            let output = report.output.clone().unwrap_or_default();
-            self.ended.insert(place.clone(), JobResult::of_run(report.clone(), output));
+            let output = report.output.take().unwrap_or_default();
+            self.ended.insert(place.clone(), JobResult::of_run(report, output));
             self.order.push(Ending::Run(place));
             self.new_endings += 1;
         }
+    }
+}
+
+impl<'a> History<'a> {
+    pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
+        // Results before the task belong to the run that this one continues, and not to its own jobs.
+        let begin = messages.iter().position(|entry| entry.origin == MessageOrigin::Task);
+        let store = begin.and_then(|begin| messages[begin].derived.get_or_make::<Mutex<Jobs>>(Mutex::default));
+        let (earlier, own) = messages.split_at(begin.unwrap_or(0));
+        // Taken out, not locked: a thread that reads the same transcript meanwhile reads it from its beginning.
+        let mut jobs = store.map_or_else(Jobs::default, |store| std::mem::take(&mut *lock(store)));
+        jobs.read(own);
+        let own_task = own_task(own);
+        Self { task: continued(earlier, own_task), own_task, earlier: earlier_turn(earlier), jobs, store }
     }
 
     /// The state of the job `id`, which is started again up to `retries` times after a failure.
     pub(crate) fn job(&self, id: &str, retries: u32) -> JobState {
         for attempt in 0..=retries {
             let key = format!("{id}#{attempt}");
-            let Some(call) = self.calls.get(key.as_str()) else { return JobState::Open { id: key } };
+            let Some(call) = self.jobs.calls.get(key.as_str()) else { return JobState::Open { id: key } };
             let job = match self.attempt(call) {
                 Ok(job) => job,
-                Err(place) => return JobState::Running { place },
+                Err(place) => return JobState::Running { place: place.clone() },
             };
             // A run that the user cancelled is not started again, and neither is a call that may have had its effect.
-            let is_final = job.status == Status::Cancelled || call.entry.refusal == Some(CallRefusal::OutcomeUnknown);
+            let is_final = job.status == Status::Cancelled || call.is_outcome_unknown;
             if job.is_done() || attempt == retries || is_final {
-                return JobState::Ended(job);
+                return JobState::Ended(job.clone());
             }
         }
         unreachable!("the last attempt always returns")
     }
 
     /// The result of a call, or the place of the run that it left running.
-    fn attempt(&self, call: &FinishedCall<'_>) -> Result<JobResult, Place> {
-        let output = || call.result.text.clone();
-        match call.report() {
-            None => Ok(JobResult::of_tool(call.result)),
-            Some(Err(why)) => Ok(JobResult::unreadable(why.clone(), output())),
-            Some(Ok(report)) if report.status == Status::Running => {
-                self.ended.get(&report.place).cloned().ok_or_else(|| report.place.clone())
-            }
-            Some(Ok(report)) => Ok(JobResult::of_run(report.clone(), output())),
+    fn attempt<'b>(&'b self, call: &'b FinishedCall) -> Result<&'b JobResult, &'b Place> {
+        match &call.outcome {
+            Ok(job) => Ok(job),
+            Err(place) => self.jobs.ended.get(place).ok_or(place),
         }
     }
 
     /// Returns whether the team has made no call yet.
     #[cfg(feature = "scripts")]
     pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.jobs.calls.is_empty()
     }
 
     /// The IDs of the calls that were made.
     #[cfg(feature = "scripts")]
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &'a str> {
-        self.calls.keys().copied()
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &str> {
+        self.jobs.calls.keys().map(String::as_str)
     }
 
     /// The calls that have ended, in the order in which the team learned of it.
     #[cfg(feature = "scripts")]
-    pub(crate) fn endings(&self) -> Vec<(&'a str, JobResult)> {
-        let started: HashMap<Place, &'a str> = self.started().collect();
-        let endings = self.order.iter().filter_map(|ending| match ending {
-            Ending::Call(id) => Some((*id, self.attempt(self.calls.get(id)?).ok()?)),
-            Ending::Run(place) => Some((*started.get(place)?, self.ended.get(place)?.clone())),
+    pub(crate) fn endings(&self) -> Vec<(&str, JobResult)> {
+        let started: HashMap<&Place, &str> = self.started().collect();
+        let endings = self.jobs.order.iter().filter_map(|ending| match ending {
+            Ending::Call(id) => Some((id.as_str(), self.attempt(self.jobs.calls.get(id)?).ok()?.clone())),
+            Ending::Run(place) => Some((*started.get(place)?, self.jobs.ended.get(place)?.clone())),
         });
         endings.collect()
     }
@@ -282,25 +315,22 @@ impl<'a> History<'a> {
     /// The number of endings since the team's last step.
     #[cfg(feature = "scripts")]
     pub(crate) fn new_endings(&self) -> usize {
-        self.new_endings
+        self.jobs.new_endings
     }
 
     /// The places of the runs that have not ended, in their order.
     #[cfg(feature = "scripts")]
     pub(crate) fn running(&self) -> Vec<Place> {
-        let mut places: Vec<Place> =
-            self.started().map(|(place, _)| place).filter(|place| !self.ended.contains_key(place)).collect();
+        let places = self.started().map(|(place, _)| place).filter(|place| !self.jobs.ended.contains_key(place));
+        let mut places: Vec<Place> = places.cloned().collect();
         places.sort();
         places
     }
 
     /// The runs that calls left running, with the calls.
     #[cfg(feature = "scripts")]
-    fn started(&self) -> impl Iterator<Item = (Place, &'a str)> {
-        self.calls.iter().filter_map(|(id, call)| {
-            let report = call.report()?.as_ref().ok().filter(|report| report.status == Status::Running)?;
-            Some((report.place.clone(), *id))
-        })
+    fn started(&self) -> impl Iterator<Item = (&Place, &str)> {
+        self.jobs.calls.iter().filter_map(|(id, call)| Some((call.outcome.as_ref().err()?, id.as_str())))
     }
 
     /// The result of the job, if it has ended.
@@ -310,6 +340,38 @@ impl<'a> History<'a> {
             JobState::Open { .. } | JobState::Running { .. } => None,
         }
     }
+
+    /// Takes out the value that the script derived from the history at an earlier turn.
+    pub(crate) fn take_derived<T: 'static>(&self) -> Option<T> {
+        self.jobs.derived.take()?.downcast().ok().map(|derived| *derived)
+    }
+
+    /// Keeps a value that the script derived from the history for its next turn. It must stay true as the history grows.
+    pub(crate) fn keep_derived<T: Send + 'static>(&self, derived: T) {
+        self.jobs.derived.replace(Some(Box::new(derived)));
+    }
+}
+
+impl Drop for History<'_> {
+    fn drop(&mut self) {
+        if let Some(store) = self.store {
+            *lock(store) = std::mem::take(&mut self.jobs);
+        }
+    }
+}
+
+fn lock(jobs: &Mutex<Jobs>) -> std::sync::MutexGuard<'_, Jobs> {
+    jobs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The task at the beginning of a team's own messages: the last message to it before its first step.
+fn own_task(messages: &[Arc<TranscriptEntry>]) -> &str {
+    let before = messages.iter().take_while(|entry| !matches!(entry.message, Message::Assistant(_)));
+    let texts = before.filter_map(|entry| match &entry.message {
+        Message::User { text, .. } => Some(text.as_str()),
+        Message::Assistant(_) | Message::Tool(_) => None,
+    });
+    texts.last().unwrap_or_default()
 }
 
 /// The task of a team that continues earlier work: the new task, and the earlier one with its result.
@@ -354,6 +416,39 @@ mod tests {
 
     fn job(result: ToolResult, refusal: Option<CallRefusal>, retries: u32) -> JobState {
         History::new(&[TranscriptEntry::with_refusal(result, refusal)]).job("job", retries)
+    }
+
+    fn calls(name: &str, id: &str, data: Option<Value>) -> Arc<TranscriptEntry> {
+        TranscriptEntry::with_refusal(ToolResult { call_id: id.to_owned(), ..result(name, "text", data) }, None)
+    }
+
+    #[test]
+    fn history_is_continued_with_new_messages_only() {
+        let user = |origin| TranscriptEntry::with_origin(Message::user("task"), origin);
+        let mut messages = vec![user(MessageOrigin::Task), calls("tool", "a#0", None)];
+        History::new(&messages).keep_derived("derived");
+        messages.push(calls("tool", "b#0", None));
+        let history = History::new(&messages);
+        assert_eq!((history.jobs.calls.len(), history.take_derived()), (2, Some("derived")));
+        drop(history);
+        // Another continuation of the same task does not see what only this one did.
+        let other = History::new(&messages[..2]);
+        assert_eq!((other.jobs.calls.len(), other.take_derived::<&str>()), (1, None));
+    }
+
+    #[test]
+    fn more_budget_forgets_jobs_that_the_teams_limit_ended() {
+        let hit = json!({"name": "cost", "limit": 5, "spent": 5, "place": "1"});
+        let data = json!({"run": "00000000-0000-0000-0000-000000000001", "place": "1.2", "agent": "a",
+            "status": "exhausted", "error": "e", "data": null, "limit": hit, "may_fail": true});
+        let user = |origin| TranscriptEntry::with_origin(Message::user("task"), origin);
+        let mut messages =
+            vec![user(MessageOrigin::Task), calls(DELEGATE, "a#0", Some(data)), calls("tool", "b#0", None)];
+        History::new(&messages).keep_derived("derived");
+        messages.push(user(MessageOrigin::MoreBudget));
+        let history = History::new(&messages);
+        assert_eq!(history.job("a", 0), JobState::Open { id: "a#0".to_owned() });
+        assert!(history.result("b", 0).is_some() && history.take_derived::<&str>().is_none());
     }
 
     fn ended(state: JobState) -> JobResult {

@@ -44,7 +44,17 @@ enum TaskState {
     /// It was skipped.
     Skipped,
     /// It has ended.
-    Ended(JobResult),
+    Ended(Box<JobResult>),
+}
+
+impl TaskState {
+    /// Returns whether the task is finished for good.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Skipped | Self::Ended(_) => true,
+            Self::Waiting | Self::Open(_) | Self::Running(_) => false,
+        }
+    }
 }
 
 /// The progress of one task.
@@ -80,12 +90,16 @@ impl CrewScript {
         Self { crew: crew.clone(), candidates, described, scope, source, context, after, order }
     }
 
-    /// The state of every task; an error ends the crew.
+    /// The state of every task; an error ends the crew. The tasks that are over stay so, and are taken from the turn before.
     fn states(&self, history: &History<'_>) -> Result<Vec<TaskState>, String> {
-        let mut states: Vec<TaskState> = self.crew.tasks.iter().map(|_| TaskState::Waiting).collect();
+        let waiting = || self.crew.tasks.iter().map(|_| TaskState::Waiting).collect();
+        let mut states: Vec<TaskState> = history.take_derived().unwrap_or_else(waiting);
         for at in &self.order {
-            if self.after[*at].iter().all(|before| matches!(states[*before], TaskState::Ended(_) | TaskState::Skipped))
-            {
+            if states[*at].is_over() {
+                continue;
+            }
+            states[*at] = TaskState::Waiting;
+            if self.after[*at].iter().all(|before| states[*before].is_over()) {
                 states[*at] = self.state(*at, history, &states)?;
             }
         }
@@ -132,9 +146,9 @@ impl CrewScript {
         match progress.map_err(in_task)? {
             TaskProgress::Next(call) => Ok(TaskState::Open(call)),
             TaskProgress::Running(place) => Ok(TaskState::Running(place)),
-            TaskProgress::Ended(done) if done.is_done() => Ok(TaskState::Ended(*done)),
+            TaskProgress::Ended(done) if done.is_done() => Ok(TaskState::Ended(done)),
             TaskProgress::Ended(done) => match failed::policy(task.on_failure, &done) {
-                OnTaskFailure::Report => Ok(TaskState::Ended(*done)),
+                OnTaskFailure::Report => Ok(TaskState::Ended(done)),
                 OnTaskFailure::Skip => Ok(TaskState::Skipped),
                 OnTaskFailure::Fail => Err(failed::part(&format!("task `{}`", task.name), &done)),
             },
@@ -276,20 +290,26 @@ impl TeamScript for CrewScript {
         };
         let (mut calls, mut running) = (Vec::new(), Vec::new());
         for state in &mut states {
+            match state {
+                TaskState::Waiting | TaskState::Skipped | TaskState::Ended(_) => continue,
+                TaskState::Open(_) | TaskState::Running(_) => (),
+            }
             match std::mem::replace(state, TaskState::Waiting) {
                 TaskState::Open(call) => calls.push(call),
                 TaskState::Running(place) => running.push(place),
-                other @ (TaskState::Waiting | TaskState::Skipped | TaskState::Ended(_)) => *state = other,
+                TaskState::Waiting | TaskState::Skipped | TaskState::Ended(_) => (),
             }
         }
-        match (calls.is_empty(), running.is_empty()) {
+        let next = match (calls.is_empty(), running.is_empty()) {
             (false, _) => {
                 let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
                 Move::Act { words: format!("Next: {}", names.join(", ")), calls }
             }
             (true, false) => Move::Act { words: String::new(), calls: vec![wait_for_any(running)] },
             (true, true) => self.answer(&states),
-        }
+        };
+        history.keep_derived(states);
+        next
     }
 
     fn results(&self, history: &History<'_>) -> Value {
