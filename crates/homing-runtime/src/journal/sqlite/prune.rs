@@ -13,7 +13,7 @@ use crate::journal::{
         SqliteJournal,
         owner::{Owner, now},
         query,
-        queue::WriteQueue,
+        queue::{BegunJob, WriteQueue},
         row::{count, int},
         run_blocking, schema,
         write_txn::WriteTxn,
@@ -28,6 +28,9 @@ const CHUNK: u64 = 2_000;
 
 /// Trees that are pruned in one transaction, because each transaction waits for the disk.
 const GROUP: usize = 200;
+
+/// Kibibytes of pages that are cached while trees are read.
+const PRUNE_CACHE_KIB: i64 = 32 * 1024;
 
 /// Bounds on what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,37 +169,45 @@ impl Pruner {
 
     fn prune(self, keep: Retention) -> Result<Pruned, JournalError> {
         let connection = schema::open_reader(&self.path)?;
+        // Trees that were written at the same time share pages, which would be read again for each of them.
+        connection.pragma_update(None, "cache_size", -PRUNE_CACHE_KIB)?;
         self.finish_interrupted(&connection)?;
         let due = due(&connection, keep, Sizes::IfTooLarge)?;
         let mut pruned = Pruned { floor: due.floor, ..Pruned::default() };
         let mut group = TreeGroup::default();
+        // The writer deletes one group while the envelopes of the next are read.
+        let mut begun = BegunGroup::default();
         for candidate in due.trees {
             let is_old = candidate.is_old;
-            if !is_old || group.is_full() {
-                pruned.trees.extend(self.prune_group(std::mem::take(&mut group))?);
+            if !is_old || !group.has_room_for(&candidate) {
+                pruned.trees.extend(self.finish_group(begun)?);
+                begun = self.begin_group(std::mem::take(&mut group));
             }
-            // How much a tree frees is an estimate: no more are pruned than needed.
-            if !is_old && bytes_used(&connection)? <= keep.bytes {
-                break;
+            if !is_old {
+                pruned.trees.extend(self.finish_group(std::mem::take(&mut begun))?);
+                // How much a tree frees is an estimate: no more are pruned than needed.
+                if bytes_used(&connection)? <= keep.bytes {
+                    break;
+                }
             }
             match query::envelope(&connection, &self.me, candidate.tree) {
                 Ok(envelope) => group.add(&candidate, without_resume(envelope))?,
                 Err(_) => pruned.unreadable.push(candidate.tree),
             }
         }
-        pruned.trees.extend(self.prune_group(group)?);
+        pruned.trees.extend(self.finish_group(begun)?);
+        pruned.trees.extend(self.finish_group(self.begin_group(group))?);
         self.tidy()?;
         pruned.bytes = bytes_used(&connection)?;
         Ok(pruned)
     }
 
-    /// Stores the envelopes, marks the trees and begins to delete their records in one transaction. The rest of the records, if
-    /// there are many, is deleted in small steps. Returns the trees.
-    fn prune_group(&self, group: TreeGroup) -> Result<Vec<Uuid>, JournalError> {
+    /// Stores the envelopes, marks the trees and begins to delete their records in one transaction.
+    fn begin_group(&self, group: TreeGroup) -> BegunGroup {
         if group.trees.is_empty() {
-            return Ok(Vec::new());
+            return BegunGroup::default();
         }
-        let marked = self.queue.run_blocking(move |txn| {
+        let begun = self.queue.begin(move |txn| {
             let mut marked = Vec::new();
             for (tree, envelope) in &group.trees {
                 if mark(txn, *tree, envelope)? {
@@ -204,9 +215,15 @@ impl Pruner {
                 }
             }
             let rest = delete_some(txn, marked.clone())?;
-            Ok((marked, rest))
-        })?;
-        let (trees, rest) = marked;
+            Ok(MarkedGroup { trees: marked, rest })
+        });
+        BegunGroup(Some(begun))
+    }
+
+    /// Waits for a group, and deletes the rest of its records in small steps if there are many. Returns the trees.
+    fn finish_group(&self, begun: BegunGroup) -> Result<Vec<Uuid>, JournalError> {
+        let Some(begun) = begun.0 else { return Ok(Vec::new()) };
+        let MarkedGroup { trees, rest } = begun.wait()?;
         self.delete(rest)?;
         Ok(trees)
     }
@@ -249,9 +266,21 @@ struct TreeGroup {
     records: u64,
 }
 
+/// A group that the writer is pruning, if there is one.
+#[derive(Default)]
+struct BegunGroup(Option<BegunJob<MarkedGroup>>);
+
+/// A group whose trees are marked as pruned.
+struct MarkedGroup {
+    trees: Vec<Uuid>,
+    /// The trees that may have more records.
+    rest: Vec<Uuid>,
+}
+
 impl TreeGroup {
-    fn is_full(&self) -> bool {
-        self.trees.len() >= GROUP || self.records >= CHUNK
+    /// Returns whether the records of one more tree can be deleted in the same transaction.
+    fn has_room_for(&self, candidate: &Candidate) -> bool {
+        self.trees.is_empty() || (self.trees.len() < GROUP && self.records + candidate.records < CHUNK)
     }
 
     fn add(&mut self, candidate: &Candidate, envelope: Envelope) -> Result<(), JournalError> {

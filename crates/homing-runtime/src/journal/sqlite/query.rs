@@ -258,7 +258,8 @@ fn living(connection: &Connection, me: &Owner) -> rusqlite::Result<HashSet<Strin
 
 fn owner_of(connection: &Connection, tree: Uuid) -> rusqlite::Result<Option<Owner>> {
     let sql = "SELECT owner FROM trees WHERE id = ?1 AND owner IS NOT NULL";
-    let id: Option<String> = connection.query_row(sql, [tree.to_string()], |row| row.get(0)).optional()?;
+    let id: Option<String> =
+        connection.prepare_cached(sql)?.query_row([tree.to_string()], |row| row.get(0)).optional()?;
     id.map_or(Ok(None), |id| Owner::find(connection, &id))
 }
 
@@ -404,7 +405,8 @@ fn sums(connection: &Connection, by: &SumBy, since: u64, project: Option<&Path>)
 /// The envelope of a tree's root, in which runs without a living owner are interrupted.
 pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Result<Envelope, JournalError> {
     let sql = "SELECT envelope FROM results WHERE tree = ?1";
-    let stored: Option<String> = connection.query_row(sql, [tree.to_string()], |row| row.get(0)).optional()?;
+    let stored: Option<String> =
+        connection.prepare_cached(sql)?.query_row([tree.to_string()], |row| row.get(0)).optional()?;
     if let Some(stored) = stored {
         return serde_json::from_str(&stored)
             .map_err(|error| JournalError::Damaged(format!("the stored result of {tree}: {error}")));

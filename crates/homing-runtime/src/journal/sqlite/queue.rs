@@ -113,11 +113,19 @@ impl WriteQueue {
         &self,
         job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
+        self.begin(job).wait()
+    }
+
+    /// Like [`WriteQueue::run_blocking`], but the calling thread goes on and waits later.
+    pub(super) fn begin<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
+    ) -> BegunJob<T> {
         let (reply, result) = std::sync::mpsc::channel();
         self.submit(job, move |done, _| {
             let _ = reply.send(done);
         });
-        result.recv().unwrap_or_else(|_| Err(writer_gone()))
+        BegunJob(result)
     }
 
     /// Runs `job` within a transaction, then `after` with its result.
@@ -235,6 +243,16 @@ impl WriteQueue {
 
     fn lock(&self) -> MutexGuard<'_, Queued> {
         self.0.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A job that the writer runs while the thread that began it does something else.
+pub(super) struct BegunJob<T>(std::sync::mpsc::Receiver<Result<T, JournalError>>);
+
+impl<T> BegunJob<T> {
+    /// Blocks until the result is durable.
+    pub(super) fn wait(self) -> Result<T, JournalError> {
+        self.0.recv().unwrap_or_else(|_| Err(writer_gone()))
     }
 }
 

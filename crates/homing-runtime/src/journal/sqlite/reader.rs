@@ -103,9 +103,8 @@ fn each(
 /// The number of records that the tree has.
 pub(super) fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     let found: Option<(i64, bool)> = connection
-        .query_row("SELECT next_seq, pruned FROM trees WHERE id = ?1", [tree.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+        .prepare_cached("SELECT next_seq, pruned FROM trees WHERE id = ?1")?
+        .query_row([tree.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     match found {
         None => Err(JournalError::NoSuchTree(tree)),
@@ -176,7 +175,8 @@ impl TextStore for StoredBodies<'_> {
         }
         let text: Option<String> = self
             .connection
-            .query_row("SELECT text FROM bodies WHERE hash = ?1", [hash], |row| row.get(0))
+            .prepare_cached("SELECT text FROM bodies WHERE hash = ?1")?
+            .query_row([hash], |row| row.get(0))
             .optional()?;
         let Some(text) = text else { return Err(JournalError::Damaged(format!("the stored text {hash} is missing"))) };
         if sha256(&text) != hash {

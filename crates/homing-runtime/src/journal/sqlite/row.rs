@@ -166,7 +166,8 @@ impl Columns<'_> {
         let unknown = |error: serde_json::Error| {
             JournalError::Unknown(format!("tree {}, record {}, `{}`: {error}", self.tree, self.seq, self.kind))
         };
-        if self.kind != "spawned" {
+        // In JSON, a quote within a string is escaped, so this can only be an object instead of a prompt.
+        if self.kind != "spawned" || !self.body.contains(r#":{"body":""#) {
             return serde_json::from_str(self.body).map_err(unknown);
         }
         let mut value: Value = serde_json::from_str(self.body).map_err(unknown)?;

@@ -52,7 +52,7 @@ CREATE TABLE records (
     UNIQUE (tree, seq)
 ) STRICT;
 -- Long prompts, stored once; records refer to them by their SHA-256.
-CREATE TABLE bodies (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT;
+CREATE TABLE bodies (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE body_uses (tree TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (tree, hash)) STRICT, WITHOUT ROWID;
 CREATE INDEX body_uses_hash ON body_uses (hash);
 -- Index of runs and their usage; kept after pruning.
@@ -67,7 +67,7 @@ CREATE TABLE spend (
     turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL, PRIMARY KEY (run, model, day)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spend_tree ON spend (tree);
-CREATE TABLE results (tree TEXT PRIMARY KEY, envelope TEXT NOT NULL) STRICT;
+CREATE TABLE results (tree TEXT PRIMARY KEY, envelope TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE pins (tree TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- Data that processes share: requests, pauses of rate limits (gates), accounts and their reservations (holds).
 CREATE TABLE inbox (
