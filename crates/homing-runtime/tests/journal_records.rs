@@ -253,6 +253,9 @@ fn runs_are_listed_found_and_summed() {
     let ambiguous = journal.find(&first.tree.to_string()[..6], None);
     assert!(matches!(ambiguous, Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
     assert!(matches!(journal.find("nothing", None), Err(FindError::NotFound(_))));
+    let project = std::path::Path::new("/p");
+    let digits = "12345678".to_owned();
+    assert_eq!(journal.find(&digits, Some(project)), Err(FindError::NotFound(digits)), "a short ID, not a place");
 
     let sums = journal.sum_by(&SumBy::Agent, None, None).unwrap();
     assert_eq!(

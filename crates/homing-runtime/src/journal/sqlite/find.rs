@@ -154,8 +154,10 @@ fn is_too_short(id: &str) -> bool {
     (1..MIN_ID_BEGINNING).contains(&id.len()) && !is_place(id) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Returns whether `id` is a place. One short ID in forty has only decimal digits; no run has such a number.
 fn is_place(id: &str) -> bool {
-    id.parse::<Place>().is_ok_and(|place| place.to_string() == id)
+    let is_short_id = id.len() >= SHORT_ID_LEN && !id.contains('.');
+    !is_short_id && id.parse::<Place>().is_ok_and(|place| place.to_string() == id)
 }
 
 fn in_newest_tree(connection: &Connection, place: &str, project: Option<&Path>) -> rusqlite::Result<Option<RunRef>> {
