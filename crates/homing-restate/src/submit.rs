@@ -48,6 +48,8 @@ pub enum Submitted {
 pub struct Page {
     /// The records.
     pub records: Vec<Arc<Record>>,
+    /// True if the server had more records than fit the page.
+    pub has_more: bool,
     /// True if the tree has ended and there are no more records.
     pub is_over: bool,
     /// Reason why no worker drives the tree any more.
@@ -116,8 +118,9 @@ impl Server {
         let records = journal::read(self, tree, from, &page).await.map_err(|error: JournalError| {
             ServerError::Failed { url: self.ingress().to_owned(), reason: error.to_string() }
         })?;
-        let is_over = page.is_over && from.saturating_add(records.len() as u64) >= page.next;
-        Ok(Some(Page { records, is_over, stuck: page.stuck, live: page.live }))
+        let has_more = from.saturating_add(records.len() as u64) < page.next;
+        let is_over = page.is_over && !has_more;
+        Ok(Some(Page { records, has_more, is_over, stuck: page.stuck, live: page.live }))
     }
 
     /// Sends a request to the worker that drives a tree. Returns false if the tree has ended.

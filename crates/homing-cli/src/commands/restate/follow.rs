@@ -139,7 +139,12 @@ impl Follower<'_> {
         let is_parked = parked.is_some() && parked == self.parked_at;
         self.parked_at = parked;
         let is_last = page.is_over || is_parked;
-        self.look_at = Instant::now() + if page.records.is_empty() { IDLE } else { BUSY };
+        self.look_at = Instant::now()
+            + match (page.has_more, page.records.is_empty()) {
+                (true, _) => Duration::ZERO,
+                (false, false) => BUSY,
+                (false, true) => IDLE,
+            };
         Ok(News { records: page.records, is_last, cancel, live: page.live })
     }
 

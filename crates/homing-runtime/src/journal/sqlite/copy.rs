@@ -18,7 +18,7 @@ impl SqliteJournal {
     /// Fails if a record is missing before the first one, or the file cannot be written.
     pub async fn copy(&self, records: Vec<Arc<Record>>) -> Result<(), JournalError> {
         let rows = records.into_iter().map(Row::new).collect::<Result<Vec<_>, _>>()?;
-        self.queue.run(move |txn| txn.all_or_nothing(|txn| rows.iter().try_for_each(|row| copy(txn, row)))).await
+        self.queue.run(move |txn| txn.all_or_nothing(|txn| copy(txn, &rows))).await
     }
 }
 
@@ -27,19 +27,29 @@ pub fn journal_name(journal: &SqliteJournal) -> String {
     format!("{}:{}", host_name(), journal.path().display())
 }
 
-fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
-    let Record { tree, seq, epoch, .. } = *row.record;
-    if seq == 0 && txn.records().stored(tree)?.is_none() {
-        if let Fact::Spawned(spawned) = &row.record.fact {
+fn copy(txn: &mut WriteTxn, mut rows: &[Row]) -> Result<(), JournalError> {
+    if let Some((first, rest)) = rows.split_first()
+        && first.record.seq == 0
+        && txn.records().stored(first.record.tree)?.is_none()
+    {
+        if let Fact::Spawned(spawned) = &first.record.fact {
             // The server has given the key to this tree, so it has forgotten the one that had it.
             let sql = "UPDATE trees SET key = NULL WHERE key = ?1 AND pruned";
             txn.connection.execute(sql, [&spawned.key])?;
         }
-        txn.records().begin(row)?;
-        return txn.ownership().release(tree);
+        txn.records().begin(first)?;
+        txn.ownership().release(first.record.tree)?;
+        rows = rest;
     }
-    let next = txn.records().stored(tree)?.ok_or(JournalError::NoSuchTree(tree))?;
-    if seq < next.seq {
+    rows.chunk_by(|one, next| one.record.epoch == next.record.epoch).try_for_each(|rows| copy_of_owner(txn, rows))
+}
+
+/// Stores the records of one owner, on whose behalf this process has the tree meanwhile.
+fn copy_of_owner(txn: &mut WriteTxn, rows: &[Row]) -> Result<(), JournalError> {
+    let Some(Record { tree, epoch, .. }) = rows.first().map(|row| &*row.record) else { return Ok(()) };
+    let next = txn.records().stored(*tree)?.ok_or(JournalError::NoSuchTree(*tree))?;
+    let new = &rows[rows.partition_point(|row| row.record.seq < next.seq)..];
+    if new.is_empty() {
         return Ok(());
     }
     txn.connection.execute(
@@ -47,11 +57,11 @@ fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
         params![tree.to_string(), txn.me.id, epoch],
     )?;
     let mut records = txn.records();
-    let owned = OwnedTree::new(epoch, next.seq, next.steps, next.last_at, records.batch.data_version);
-    records.owned.trees.insert(tree, owned);
-    records.append(row)?;
+    let owned = OwnedTree::new(*epoch, next.seq, next.steps, next.last_at, records.batch.data_version);
+    records.owned.trees.insert(*tree, owned);
+    new.iter().try_for_each(|row| records.append(row))?;
     drop(records);
-    txn.ownership().release(tree)
+    txn.ownership().release(*tree)
 }
 
 #[cfg(test)]
