@@ -253,9 +253,6 @@ fn runs_are_listed_found_and_summed() {
     let ambiguous = journal.find(&first.tree.to_string()[..6], None);
     assert!(matches!(ambiguous, Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
     assert!(matches!(journal.find("nothing", None), Err(FindError::NotFound(_))));
-    let project = std::path::Path::new("/p");
-    let digits = "12345678".to_owned();
-    assert_eq!(journal.find(&digits, Some(project)), Err(FindError::NotFound(digits)), "a short ID, not a place");
 
     let sums = journal.sum_by(&SumBy::Agent, None, None).unwrap();
     assert_eq!(
@@ -290,6 +287,9 @@ fn beginning_of_an_id_finds_a_run_from_four_characters_on() {
         assert_eq!(journal.find(&short, None), Err(FindError::TooShort(short)));
     }
     assert!(matches!(journal.find("7", None), Err(FindError::NotFound(_))), "a place that does not exist");
+    let project = std::path::Path::new("/p");
+    let digits = "12345678".to_owned();
+    assert_eq!(journal.find(&digits, Some(project)), Err(FindError::NotFound(digits)), "a short ID, not a place");
 }
 
 #[test]
