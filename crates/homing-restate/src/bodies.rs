@@ -105,9 +105,7 @@ impl Append {
         }
         Ok(requests)
     }
-}
 
-impl Append {
     /// Fails if one request cannot carry all of it.
     pub(crate) fn check_size(&self) -> Result<(), TooLong> {
         let size = self.bytes();
