@@ -266,15 +266,15 @@ fn fail(path: &Path, rest: &str) {
 fn fault1_kill_around_each_write_loses_nothing_acknowledged() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
-    // Six records, each in its own batch: four points each. The last process survives.
-    for nth in 1..=25 {
+    // Six records, each in its own batch: five points each. The last process survives.
+    for nth in 1..=31 {
         let mut lines = all_lines(&mut process("fail", &path, &[&nth.to_string()]));
         let survived = lines.last().is_some_and(|line| line == "survived");
-        assert_eq!(survived, nth > 24, "point {nth}");
+        assert_eq!(survived, nth > 30, "point {nth}");
         lines.retain(|line| line != "survived");
         assert_all_there(&path, &lines);
-        // A record is acknowledged after its fourth point.
-        assert_eq!(lines.len(), (nth - 1) / 4, "point {nth}");
+        // A record is acknowledged after its fifth point.
+        assert_eq!(lines.len(), (nth - 1) / 5, "point {nth}");
     }
 }
 

@@ -179,17 +179,14 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused() {
     let writer = small_tree(&open(&path), plain());
     let db = Connection::open(&path).unwrap();
     let tree = writer.tree.to_string();
+    let json = format!(r#"[{{"at":5,"run":"{tree}","place":"1","fact":{{"dreamt":{{}}}}}}]"#);
     let mut crc = crc32fast::Hasher::new();
-    for text in [tree.as_str(), &tree, "1", "dreamt"] {
-        crc.update(text.as_bytes());
-        crc.update(&[0]);
-    }
-    [4_i64, 5, 1].iter().for_each(|number| crc.update(&number.to_le_bytes()));
-    crc.update(b"{\"dreamt\":{}}");
-    let insert = "INSERT INTO records (tree, seq, at, epoch, run, place, kind, body, crc)
-                  VALUES (?1, 4, 5, 1, ?1, '1', 'dreamt', '{\"dreamt\":{}}', ?2)";
-    db.execute(insert, rusqlite::params![tree, crc.finalize()]).unwrap();
-    db.execute("UPDATE trees SET next_seq = 5", []).unwrap();
+    crc.update(writer.tree.as_bytes());
+    [4_i64, 1].iter().for_each(|number| crc.update(&number.to_le_bytes()));
+    crc.update(json.as_bytes());
+    let insert = "INSERT INTO appends (tree, seq, epoch, records, crc) VALUES (1, 4, 1, ?1, ?2)";
+    db.execute(insert, rusqlite::params![json, crc.finalize()]).unwrap();
+    db.execute("UPDATE progress SET next_seq = 5", []).unwrap();
     let journal = open(&path);
     let error = wait(journal.load(writer.tree)).unwrap_err();
     assert!(

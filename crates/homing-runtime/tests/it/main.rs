@@ -1,5 +1,5 @@
 //! Tests of the runtime through its public interface, with scripted models and paused time; no network. Only
-//! the accounts, which processes share, need a journal on disk.
+//! the accounts, which processes share, and journals of earlier versions need a file.
 
 mod accounts;
 mod background;
@@ -16,6 +16,7 @@ mod ledger;
 mod limits;
 mod manager;
 mod observers;
+mod old_journal;
 mod permissions;
 mod questions;
 mod replies;

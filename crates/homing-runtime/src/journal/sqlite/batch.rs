@@ -1,18 +1,21 @@
 //! The state of one transaction: the trees it concerns and whether it can still be committed.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, hash::BuildHasherDefault};
 
+use homing_core::id_map::IdHasher;
 use uuid::Uuid;
 
 use crate::journal::{JournalError, sqlite::index::BatchUsage};
+
+type TreeIds = HashSet<Uuid, BuildHasherDefault<IdHasher>>;
 
 /// One batch of writes, which becomes one commit.
 #[derive(Default)]
 pub(super) struct Batch {
     /// Trees that the batch concerns. If the commit fails, each of them misses a record.
-    pub(super) touched: HashSet<Uuid>,
+    pub(super) touched: TreeIds,
     /// Trees that have new records.
-    pub(super) grown: HashSet<Uuid>,
+    pub(super) grown: TreeIds,
     /// Trees that began in this batch.
     pub(super) begun: Vec<Uuid>,
     /// Trees that this process released in this batch.

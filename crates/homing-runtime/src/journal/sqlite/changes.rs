@@ -22,7 +22,7 @@ use crate::journal::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// Position after the last record of the journal.
+    /// Position of the last commit of records to the journal.
     pub position: u64,
     /// The trees, in the order of their latest records.
     pub trees: Vec<Uuid>,
@@ -63,7 +63,7 @@ impl JournalFeed {
     /// # Errors
     /// Fails if there is no such tree, if its records were pruned, or if the journal cannot be read.
     pub fn record_count(&self, tree: Uuid) -> Result<u64, JournalError> {
-        self.0.read(|connection| reader::total(connection, tree))
+        self.0.read(|connection| reader::TreeSize::find(connection, tree).map(|size| size.records))
     }
 
     /// Returns the trees with records after `position`, as [`Changes::position`] gave it before. 0 stands for the beginning.
@@ -84,7 +84,7 @@ impl JournalFeed {
 }
 
 fn last(connection: &Connection) -> rusqlite::Result<u64> {
-    let mut statement = connection.prepare_cached("SELECT coalesce(max(id), 0) FROM records")?;
+    let mut statement = connection.prepare_cached("SELECT coalesce(max(id), 0) FROM appends")?;
     statement.query_row([], |row| row.get(0).map(count))
 }
 
@@ -95,7 +95,8 @@ fn changes(connection: &Connection, position: u64) -> rusqlite::Result<Changes> 
     }
     // Positions are row IDs, which start again if the newest trees were pruned.
     let after = if last < position { 0 } else { position };
-    let sql = "SELECT tree FROM records WHERE id > ?1 AND id <= ?2 GROUP BY tree ORDER BY max(id)";
+    let sql = "SELECT trees.id FROM appends JOIN trees ON number = tree WHERE appends.id > ?1 AND appends.id <= ?2
+               GROUP BY tree ORDER BY max(appends.id)";
     let mut statement = connection.prepare_cached(sql)?;
     let trees = statement.query_map([int(after), int(last)], |row| parsed(row, 0))?;
     Ok(Changes { position: last, trees: trees.collect::<rusqlite::Result<_>>()? })

@@ -3,12 +3,14 @@
 use std::{collections::HashMap, path::Path};
 
 use rusqlite::{Connection, TransactionBehavior};
+use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
     sqlite::{
         SqliteJournal,
-        reader::{StoredBodies, read_row},
+        query::parsed,
+        reader::{StoredBodies, stored},
         row::{count, sha256},
         schema,
         wal_check::WalFile,
@@ -61,6 +63,7 @@ pub fn check_file(path: &Path) -> Result<JournalReport, JournalError> {
     if is_empty {
         return Ok(report);
     }
+    schema::require_current(&snapshot)?;
     // A page that cannot be read ends one part of the check, not the whole check.
     for part in [structure, bodies, records, orphans] {
         if let Err(error) = part(&snapshot, &mut report) {
@@ -107,36 +110,48 @@ fn bodies(connection: &Connection, report: &mut JournalReport) -> rusqlite::Resu
 }
 
 fn records(connection: &Connection, report: &mut JournalReport) -> rusqlite::Result<()> {
-    let mut trees = connection.prepare("SELECT id, next_seq FROM trees WHERE pruned = 0 ORDER BY id")?;
-    let trees: Vec<(String, i64)> =
-        trees.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-    for (tree, total) in trees {
+    let sql = "SELECT id, number, next_seq FROM trees JOIN progress ON tree = number WHERE pruned = 0 ORDER BY id";
+    let mut trees = connection.prepare(sql)?;
+    let trees: Vec<(Uuid, i64, i64)> =
+        trees.query_map([], |row| Ok((parsed(row, 0)?, row.get(1)?, row.get(2)?)))?.collect::<rusqlite::Result<_>>()?;
+    for (tree, number, total) in trees {
         report.trees += 1;
-        records_of(connection, &tree, count(total), report)?;
+        records_of(connection, tree, number, count(total), report)?;
     }
     Ok(())
 }
 
-fn records_of(connection: &Connection, tree: &str, total: u64, report: &mut JournalReport) -> rusqlite::Result<()> {
+fn records_of(
+    connection: &Connection,
+    tree: Uuid,
+    number: i64,
+    total: u64,
+    report: &mut JournalReport,
+) -> rusqlite::Result<()> {
     let mut bodies = StoredBodies { connection, found: HashMap::new() };
-    let mut statement = connection.prepare_cached(
-        "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records WHERE tree = ?1 ORDER BY seq",
-    )?;
-    let mut rows = statement.query([tree])?;
-    let mut expected = 0;
+    let mut statement =
+        connection.prepare_cached("SELECT seq, epoch, records, crc FROM appends WHERE tree = ?1 ORDER BY seq")?;
+    let mut rows = statement.query([number])?;
+    // The position of the next record; unknown after a row that cannot be read.
+    let mut expected = Some(0);
     while let Some(row) = rows.next()? {
-        report.records += 1;
-        let seq = count(row.get(1).unwrap_or(0));
-        if seq != expected {
-            report.problems.push(JournalError::Damaged(format!("tree {tree}: record {expected} is missing")));
+        let seq = count(row.get(0).unwrap_or(0));
+        if let Some(missing) = expected.filter(|expected| *expected != seq) {
+            report.problems.push(JournalError::Damaged(format!("tree {tree}: record {missing} is missing")));
         }
-        expected = seq + 1;
-        if let Err(problem) = read_row(row, &mut bodies) {
-            report.problems.push(problem);
-        }
+        let mut found = 0;
+        let read = stored(row, tree).and_then(|(stored, crc)| {
+            stored.each(crc, &mut bodies, |_| {
+                found += 1;
+                Ok(())
+            })
+        });
+        report.records += found;
+        expected = read.is_ok().then_some(seq + found);
+        report.problems.extend(read.err());
     }
-    if expected != total {
-        let what = format!("tree {tree}: {expected} records found, {total} written");
+    if let Some(found) = expected.filter(|found| *found != total) {
+        let what = format!("tree {tree}: {found} records found, {total} written");
         report.problems.push(JournalError::Damaged(what));
     }
     Ok(())
@@ -144,13 +159,14 @@ fn records_of(connection: &Connection, tree: &str, total: u64, report: &mut Jour
 
 /// Finds records of trees that do not exist.
 fn orphans(connection: &Connection, report: &mut JournalReport) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(
-        "SELECT tree, seq FROM records WHERE NOT EXISTS (SELECT 1 FROM trees WHERE trees.id = records.tree) LIMIT ?1",
-    )?;
+    let mut statement = connection
+        .prepare("SELECT tree, seq FROM appends WHERE NOT EXISTS (SELECT 1 FROM trees WHERE number = tree) LIMIT ?1")?;
     let mut rows = statement.query([FINDINGS])?;
     while let Some(row) = rows.next()? {
-        let (tree, seq): (String, i64) = (row.get(0)?, row.get(1)?);
-        report.problems.push(JournalError::Damaged(format!("tree {tree}, record {seq}: there is no such tree")));
+        let (tree, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+        report
+            .problems
+            .push(JournalError::Damaged(format!("record {seq} of tree number {tree}: there is no such tree")));
     }
     Ok(())
 }

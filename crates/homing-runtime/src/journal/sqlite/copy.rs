@@ -57,9 +57,9 @@ fn copy_of_owner(txn: &mut WriteTxn, rows: &[Row]) -> Result<(), JournalError> {
         params![tree.to_string(), txn.me.id, epoch],
     )?;
     let mut records = txn.records();
-    let owned = OwnedTree::new(*epoch, next.seq, next.steps, next.last_at, records.batch.data_version);
+    let owned = OwnedTree::new(*epoch, &next, records.batch.data_version);
     records.owned.trees.insert(*tree, owned);
-    new.iter().try_for_each(|row| records.append(row))?;
+    records.append(&new.iter().collect::<Vec<_>>()).all()?;
     drop(records);
     txn.ownership().release(*tree)
 }

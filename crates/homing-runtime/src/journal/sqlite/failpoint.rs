@@ -2,8 +2,8 @@
 
 /// Kills the process when the journal has passed this many points.
 ///
-/// A record has two points, before and after it is written; a commit that concerns a tree has two, before
-/// and after it.
+/// A record has a point before it is indexed; records that are written together have two, before and after that; a commit that
+/// concerns a tree has two, before and after it.
 #[cfg(any(test, feature = "failpoints"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failpoint {

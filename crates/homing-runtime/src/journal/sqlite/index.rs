@@ -1,19 +1,20 @@
 //! Maintains the index of runs and their usage in the same transaction as the records, so that listing thousands of runs
 //! folds none of them. Everything here can be derived from the records.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::Arc,
-};
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use homing_core::{
     fact::{Fact, Purpose, Record, Spawned},
+    id_map::IdMap,
     message::Usage,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
-use crate::journal::sqlite::row::int;
+use crate::journal::sqlite::{
+    ownership::OwnedTrees,
+    row::{self, int},
+};
 
 const DAY_MS: u64 = 86_400_000;
 
@@ -27,11 +28,13 @@ pub(super) fn day(at: u64) -> i64 {
 
 /// The last model call of each run of a tree, to which usage is attributed.
 #[derive(Default)]
-pub(super) struct LastModels(HashMap<Uuid, LastModel>);
+pub(super) struct LastModels(IdMap<Uuid, LastModel>);
 
 struct LastModel {
     model: Arc<str>,
     is_turn: bool,
+    /// The day and the number of the row that has the usage of the run with this model, once it is written.
+    row: Option<(i64, i64)>,
 }
 
 /// Usage that a record adds to that of its run.
@@ -73,27 +76,31 @@ impl BatchUsage {
     }
 
     /// Writes the sums.
-    pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn write(&mut self, connection: &Connection, owned: &mut OwnedTrees) -> rusqlite::Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
         self.0.sort_unstable_by(|one, other| one.key().cmp(&other.key()));
-        let mut statement = connection.prepare_cached(
-            "INSERT INTO spend (run, model, day, tree, input, cached, output, cost_micros, estimated, turns, tool_calls)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-             ON CONFLICT (run, model, day) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
-             output = output + excluded.output, cost_micros = cost_micros + excluded.cost_micros,
-             estimated = estimated + excluded.estimated, turns = turns + excluded.turns,
-             tool_calls = tool_calls + excluded.tool_calls",
+        let mut update = connection.prepare_cached(
+            "UPDATE spend SET input = input + ?2, cached = cached + ?3, output = output + ?4, cost_micros = cost_micros + ?5,
+             estimated = estimated + ?6, turns = turns + ?7, tool_calls = tool_calls + ?8 WHERE id = ?1",
         )?;
         for same in self.0.chunk_by(|one, other| one.key() == other.key()) {
-            let AddedUsage { run, model, day, tree, .. } = &same[0];
-            let model: &str = model;
+            let usage = &same[0];
+            let mut unknown = None;
+            let row = owned.trees.get_mut(&usage.tree).and_then(|tree| tree.last_models.row_of(usage));
+            let row = row.unwrap_or(&mut unknown);
+            let id = match *row {
+                Some((_, id)) => id,
+                None => usage.row(connection)?,
+            };
+            *row = Some((usage.day, id));
             let sum = |sums: Figures, added: &AddedUsage| std::array::from_fn(|at| sums[at] + added.figures[at]);
             let [input, cached, output, cost, estimated, turns, tool_calls] = same.iter().fold(Figures::default(), sum);
-            let (run, tree) = (run.to_string(), tree.to_string());
-            statement
-                .execute(params![run, model, day, tree, input, cached, output, cost, estimated, turns, tool_calls])?;
+            let updated = update.execute([id, input, cached, output, cost, estimated, turns, tool_calls])?;
+            if updated != 1 {
+                return Err(rusqlite::Error::StatementChangedRows(updated));
+            }
         }
         self.0.clear();
         Ok(())
@@ -104,14 +111,28 @@ impl AddedUsage {
     fn key(&self) -> (Uuid, &str, i64) {
         (self.run, &self.model, self.day)
     }
+
+    /// The number of the row of this run, model and day, which is inserted if it is missing.
+    fn row(&self, connection: &Connection) -> rusqlite::Result<i64> {
+        let (run, model, tree) = (self.run.to_string(), &*self.model, self.tree.to_string());
+        let found = connection
+            .prepare_cached("SELECT id FROM spend WHERE run = ?1 AND model = ?2 AND day = ?3")?
+            .query_row(params![run, model, self.day], |row| row.get(0));
+        if let Some(id) = found.optional()? {
+            return Ok(id);
+        }
+        let mut statement = connection.prepare_cached(
+            "INSERT INTO spend (run, model, day, tree, input, cached, output, cost_micros, estimated, turns, tool_calls)
+             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, 0, 0, 0, 0)",
+        )?;
+        statement.insert(params![run, model, self.day, tree])
+    }
 }
 
 /// Updates the index with one record. Usage is added to that of the batch.
 pub(super) fn update(
     connection: &Connection,
     record: &Record,
-    tree: &str,
-    run: &str,
     last_models: &mut LastModels,
     usage: &mut BatchUsage,
 ) -> rusqlite::Result<()> {
@@ -126,27 +147,44 @@ pub(super) fn update(
         Ok(())
     };
     match &record.fact {
-        Fact::Spawned(spawned) => add_run(connection, record, tree, run, spawned),
+        Fact::Spawned(spawned) => add_run(connection, record, spawned),
         Fact::Asked(asked) => {
-            let ask = LastModel { model: asked.model.as_str().into(), is_turn: asked.purpose != Purpose::Compaction };
-            let before = last_models.0.insert(record.run, ask);
-            if before.is_some_and(|before| *before.model == *asked.model) {
+            let is_turn = asked.purpose != Purpose::Compaction;
+            if let Some(last) = last_models.0.get_mut(&record.run).filter(|last| *last.model == *asked.model) {
+                last.is_turn = is_turn;
                 return Ok(());
             }
-            set_running(connection, run, &asked.model)
+            last_models.0.insert(record.run, LastModel::new(&asked.model, is_turn));
+            set_running(connection, record.run, &asked.model)
         }
         Fact::Replied { reply, .. } => spend(last_models, &reply.usage, 0, true),
         Fact::AskFailed { charge, .. } if *charge == Usage::default() => Ok(()),
         Fact::AskFailed { charge, .. } => spend(last_models, charge, 0, false),
         Fact::Called(_) => spend(last_models, &Usage::default(), 1, false),
-        Fact::Ended(ended) => end(connection, run, ended.outcome.status(), record.at),
-        Fact::Extended { .. } => reopen(connection, run),
+        Fact::Ended(ended) => end(connection, record.run, ended.outcome.status(), record.at),
+        Fact::Extended { .. } => reopen(connection, record.run),
         Fact::Questioned { .. } | Fact::Answered { .. } => Ok(()),
         Fact::Returned { .. } | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => Ok(()),
     }
 }
 
+impl LastModel {
+    fn new(model: &str, is_turn: bool) -> Self {
+        Self { model: model.into(), is_turn, row: None }
+    }
+}
+
 impl LastModels {
+    /// The row of this usage, if it is that of the last model call of its run: known, or still unknown.
+    fn row_of(&mut self, usage: &AddedUsage) -> Option<&mut Option<(i64, i64)>> {
+        let last = self.0.get_mut(&usage.run).filter(|last| last.model == usage.model)?;
+        // Another day has another row.
+        if last.row.is_some_and(|(day, _)| day != usage.day) {
+            last.row = None;
+        }
+        Some(&mut last.row)
+    }
+
     /// The last model call of the run of `record`; after a resume it is read from the records.
     fn of(&mut self, connection: &Connection, record: &Record) -> rusqlite::Result<&LastModel> {
         match self.0.entry(record.run) {
@@ -158,50 +196,48 @@ impl LastModels {
 
 fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<LastModel> {
     let mut statement = connection.prepare_cached(
-        "SELECT body FROM records WHERE tree = ?1 AND run = ?2 AND kind = 'asked' ORDER BY seq DESC LIMIT 1",
+        "SELECT records FROM appends WHERE tree = (SELECT number FROM trees WHERE id = ?1) ORDER BY seq DESC",
     )?;
-    let ids = [record.tree.to_string(), record.run.to_string()];
-    let body: Option<String> = statement.query_row(ids, |row| row.get(0)).optional()?;
-    let asked = body.and_then(|body| match serde_json::from_str(&body) {
-        Ok(Fact::Asked(asked)) => Some(asked),
-        Ok(_) | Err(_) => None,
-    });
-    Ok(match asked {
-        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model.as_str().into() },
-        // A scripted model may call a tool before any model call is recorded.
-        None => LastModel { model: Arc::default(), is_turn: true },
-    })
+    let mut rows = statement.query([record.tree.to_string()])?;
+    while let Some(row) = rows.next()? {
+        if let Some(asked) = row::last_asked(row.get_ref(0)?.as_str()?, record.run) {
+            return Ok(LastModel::new(&asked.model, asked.purpose != Purpose::Compaction));
+        }
+    }
+    // A scripted model may call a tool before any model call is recorded.
+    Ok(LastModel::new("", true))
 }
 
-fn add_run(connection: &Connection, record: &Record, tree: &str, run: &str, spawned: &Spawned) -> rusqlite::Result<()> {
+fn add_run(connection: &Connection, record: &Record, spawned: &Spawned) -> rusqlite::Result<()> {
     let task: String = spawned.task.chars().take(TASK_CHARS).collect();
     let model = spawned.models.first().map_or("", String::as_str);
     let mut statement = connection.prepare_cached(
         "INSERT INTO runs (id, tree, place, agent, task, model, status, started) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'queued', ?7)",
     )?;
-    statement.execute(params![run, tree, record.place.to_string(), spawned.agent.name, task, model, int(record.at)])?;
+    let (run, tree, place) = (record.run.to_string(), record.tree.to_string(), record.place.to_string());
+    statement.execute(params![run, tree, place, spawned.agent.name, task, model, int(record.at)])?;
     Ok(())
 }
 
-fn set_running(connection: &Connection, run: &str, model: &str) -> rusqlite::Result<()> {
+fn set_running(connection: &Connection, run: Uuid, model: &str) -> rusqlite::Result<()> {
     let mut statement =
         connection.prepare_cached("UPDATE runs SET status = 'running', model = ?2 WHERE id = ?1 AND ended IS NULL")?;
-    statement.execute([run, model])?;
+    statement.execute([run.to_string().as_str(), model])?;
     Ok(())
 }
 
-fn end(connection: &Connection, run: &str, status: &str, at: u64) -> rusqlite::Result<()> {
+fn end(connection: &Connection, run: Uuid, status: &str, at: u64) -> rusqlite::Result<()> {
     let mut statement =
         connection.prepare_cached("UPDATE runs SET status = ?2, ended = ?3 WHERE id = ?1 AND ended IS NULL")?;
-    statement.execute(params![run, status, int(at)])?;
+    statement.execute(params![run.to_string(), status, int(at)])?;
     Ok(())
 }
 
 /// Reopens a run that a limit ended, as the fold does when a run gets a larger budget.
-fn reopen(connection: &Connection, run: &str) -> rusqlite::Result<()> {
+fn reopen(connection: &Connection, run: Uuid) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "UPDATE runs SET status = 'running', ended = NULL WHERE id = ?1 AND status IN ('exhausted', 'timed_out')",
     )?;
-    statement.execute([run])?;
+    statement.execute([run.to_string()])?;
     Ok(())
 }

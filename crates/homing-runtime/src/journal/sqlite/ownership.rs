@@ -8,15 +8,14 @@
 //! query per tree and batch, so it is skipped while `PRAGMA data_version` shows that no other connection has committed
 //! since the last one: without another commit, the owner cannot have changed.
 
-use std::collections::HashMap;
-
-use homing_core::fact::ON_RESTATE;
+use homing_core::{fact::ON_RESTATE, id_map::IdMap};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use crate::journal::{
     Claim, JournalError,
     sqlite::{
+        append::Stored,
         batch::Batch,
         index::LastModels,
         live_marks,
@@ -30,6 +29,8 @@ const CRASH_LOOP: u32 = 3;
 
 /// A tree that this process owns.
 pub(super) struct OwnedTree {
+    /// Number of the tree in the tables.
+    pub(super) number: i64,
     pub(super) epoch: u32,
     pub(super) next_seq: u64,
     pub(super) steps: u64,
@@ -42,15 +43,16 @@ pub(super) struct OwnedTree {
 }
 
 impl OwnedTree {
-    pub(super) fn new(epoch: u32, next_seq: u64, steps: u64, last_at: u64, checked_at: Option<i64>) -> Self {
-        Self { epoch, next_seq, steps, last_at, closed: None, checked_at, last_models: LastModels::default() }
+    pub(super) fn new(epoch: u32, stored: &Stored, checked_at: Option<i64>) -> Self {
+        let Stored { number, seq: next_seq, steps, last_at } = *stored;
+        Self { number, epoch, next_seq, steps, last_at, closed: None, checked_at, last_models: LastModels::default() }
     }
 }
 
 /// The trees that this process owns, and those it still has to release.
 #[derive(Default)]
 pub(super) struct OwnedTrees {
-    pub(super) trees: HashMap<Uuid, OwnedTree>,
+    pub(super) trees: IdMap<Uuid, OwnedTree>,
     /// Trees that were released while nothing could be written.
     unreleased: Vec<Uuid>,
 }
@@ -78,12 +80,17 @@ impl OwnedTrees {
         self.unreleased.extend(batch.released);
     }
 
-    /// Writes the number of records and steps of a tree into its row.
-    pub(super) fn save_progress(&self, connection: &Connection, tree: Uuid) -> rusqlite::Result<()> {
-        let Some(owned) = self.trees.get(&tree) else { return Ok(()) };
+    /// Writes the number of records and steps of trees.
+    pub(super) fn save_progress<'a>(
+        &self,
+        connection: &Connection,
+        trees: impl IntoIterator<Item = &'a Uuid>,
+    ) -> rusqlite::Result<()> {
         let mut statement =
-            connection.prepare_cached("UPDATE trees SET next_seq = ?2, last_at = ?3, steps = ?4 WHERE id = ?1")?;
-        statement.execute(params![tree.to_string(), int(owned.next_seq), int(owned.last_at), int(owned.steps)])?;
+            connection.prepare_cached("UPDATE progress SET next_seq = ?2, last_at = ?3, steps = ?4 WHERE tree = ?1")?;
+        for owned in trees.into_iter().filter_map(|tree| self.trees.get(tree)) {
+            statement.execute([owned.number, int(owned.next_seq), int(owned.last_at), int(owned.steps)])?;
+        }
         Ok(())
     }
 
@@ -115,9 +122,9 @@ impl Ownership<'_> {
         self.me.beat(self.connection)?;
         self.connection.execute(
             "UPDATE trees SET owner = ?2, epoch = ?3, crashes = ?4, crashed_at = ?5 WHERE id = ?1",
-            params![tree.to_string(), self.me.id, epoch, crashes, int(row.steps)],
+            params![tree.to_string(), self.me.id, epoch, crashes, int(row.stored.steps)],
         )?;
-        let owned = OwnedTree::new(epoch, row.next_seq, row.steps, row.last_at, self.batch.data_version);
+        let owned = OwnedTree::new(epoch, &row.stored, self.batch.data_version);
         self.owned.trees.insert(tree, owned);
         self.batch.touched.insert(tree);
         Ok(epoch)
@@ -153,7 +160,7 @@ impl Ownership<'_> {
     fn catch_up(&mut self, tree: Uuid) {
         if self.batch.grown.contains(&tree)
             && self.batch.status().is_ok()
-            && let Err(error) = self.owned.save_progress(self.connection, tree)
+            && let Err(error) = self.owned.save_progress(self.connection, [&tree])
         {
             self.batch.fail(error);
         }
@@ -161,7 +168,7 @@ impl Ownership<'_> {
 
     /// The number of owners that have died at this step, if the tree may be claimed.
     fn crashes_if_claimable(&self, tree: Uuid, row: &TreeRow, claim: Claim) -> Result<u32, JournalError> {
-        let before = if row.crashed_at == Some(row.steps) { row.crashes } else { 0 };
+        let before = if row.crashed_at == Some(row.stored.steps) { row.crashes } else { 0 };
         let Some(owner) = &row.owner else { return Ok(before) };
         let is_idle = || self.owned.trees.get(&tree).is_none_or(|owned| owned.closed.is_some());
         if owner.id == self.me.id && (claim == Claim::Force || is_idle()) {
@@ -191,9 +198,7 @@ fn clear_owner(connection: &Connection, me: &Owner, tree: Uuid) -> rusqlite::Res
 struct TreeRow {
     owner: Option<Owner>,
     epoch: u32,
-    next_seq: u64,
-    steps: u64,
-    last_at: u64,
+    stored: Stored,
     crashes: u32,
     crashed_at: Option<u64>,
 }
@@ -201,15 +206,19 @@ struct TreeRow {
 impl TreeRow {
     fn find(connection: &Connection, tree: Uuid) -> Result<Self, JournalError> {
         let found = connection.query_row(
-            "SELECT owner, epoch, next_seq, steps, last_at, crashes, crashed_at, pruned FROM trees WHERE id = ?1",
+            "SELECT owner, epoch, next_seq, steps, last_at, crashes, crashed_at, pruned, number
+             FROM trees JOIN progress ON tree = number WHERE id = ?1",
             [tree.to_string()],
             |row| {
                 let found = Self {
                     owner: None,
                     epoch: row.get(1)?,
-                    next_seq: count(row.get(2)?),
-                    steps: count(row.get(3)?),
-                    last_at: count(row.get(4)?),
+                    stored: Stored {
+                        number: row.get(8)?,
+                        seq: count(row.get(2)?),
+                        steps: count(row.get(3)?),
+                        last_at: count(row.get(4)?),
+                    },
                     crashes: row.get(5)?,
                     crashed_at: row.get::<_, Option<i64>>(6)?.map(count),
                 };

@@ -334,12 +334,12 @@ fn due(connection: &Connection, keep: Retention, sizes: Sizes) -> Result<DueTree
 /// Trees that have ended and are not pinned, the least recently written first.
 fn candidates(connection: &Connection, oldest: u64, measured: bool) -> rusqlite::Result<Vec<Candidate>> {
     let mut statement = connection.prepare(
-        "SELECT trees.id, trees.last_at, trees.next_seq, CASE WHEN ?1 THEN
-         (SELECT coalesce(sum(length(CAST(body AS BLOB)) + 200), 0) FROM records WHERE tree = trees.id) ELSE 0 END
-         FROM trees JOIN runs ON runs.id = trees.id
+        "SELECT trees.id, last_at, next_seq, CASE WHEN ?1 THEN
+         (SELECT coalesce(sum(length(CAST(records AS BLOB)) + 100), 0) FROM appends WHERE appends.tree = number) ELSE 0 END
+         FROM trees JOIN progress ON progress.tree = number JOIN runs ON runs.id = trees.id
          WHERE pruned = 0 AND runs.ended IS NOT NULL AND trees.id NOT IN (SELECT tree FROM pins)
          AND NOT EXISTS (SELECT 1 FROM runs AS open WHERE open.tree = trees.id AND open.ended IS NULL)
-         ORDER BY trees.last_at, trees.id",
+         ORDER BY last_at, trees.id",
     )?;
     let rows = statement.query_map([measured], |row| {
         let (tree, is_old) = (query::parsed(row, 0)?, count(row.get(1)?) < oldest);
@@ -350,7 +350,7 @@ fn candidates(connection: &Connection, oldest: u64, measured: bool) -> rusqlite:
 
 fn half_pruned(connection: &Connection) -> rusqlite::Result<Vec<Uuid>> {
     let mut statement = connection.prepare(
-        "SELECT id FROM trees WHERE pruned = 1 AND EXISTS (SELECT 1 FROM records WHERE records.tree = trees.id)",
+        "SELECT id FROM trees WHERE pruned = 1 AND EXISTS (SELECT 1 FROM appends WHERE appends.tree = number)",
     )?;
     let rows = statement.query_map([], |row| query::parsed(row, 0))?;
     rows.collect()
@@ -383,7 +383,8 @@ fn delete_some(txn: &mut WriteTxn, trees: Vec<Uuid>) -> Result<Vec<Uuid>, Journa
     let mut trees = trees.into_iter();
     for tree in trees.by_ref() {
         let id = tree.to_string();
-        let sql = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE tree = ?1 LIMIT ?2)";
+        let sql = "DELETE FROM appends WHERE id IN
+                   (SELECT id FROM appends WHERE tree = (SELECT number FROM trees WHERE id = ?1) LIMIT ?2)";
         room -= connection.prepare_cached(sql)?.execute(params![id, int(room)])? as u64;
         if room == 0 {
             return Ok([tree].into_iter().chain(trees).collect());

@@ -307,10 +307,10 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
     }
     let sql = format!(
         "SELECT runs.id, runs.tree, runs.place, runs.agent, runs.model, runs.task, runs.status, runs.started,
-         coalesce(runs.ended, trees.last_at) - runs.started, trees.owner, trees.tags, trees.key,
+         coalesce(runs.ended, progress.last_at) - runs.started, trees.owner, trees.tags, trees.key,
          trees.project, coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0), coalesce(sum(cost_micros), 0),
          coalesce(sum(estimated), 0), coalesce(sum(turns), 0), coalesce(sum(tool_calls), 0)
-         FROM runs JOIN trees ON trees.id = runs.tree LEFT JOIN spend ON spend.{group} = runs.id
+         FROM runs JOIN trees ON trees.id = runs.tree JOIN progress ON progress.tree = trees.number LEFT JOIN spend ON spend.{group} = runs.id
          WHERE {} GROUP BY runs.id ORDER BY runs.started DESC, runs.id DESC",
         clauses.join(" AND ")
     );

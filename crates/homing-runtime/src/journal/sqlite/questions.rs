@@ -105,7 +105,7 @@ impl SqliteJournal {
 /// The trees that have not ended and have asked a question, each with its project.
 fn asking_trees(connection: &Connection) -> rusqlite::Result<Vec<(Uuid, Option<PathBuf>)>> {
     let sql = "SELECT trees.id, nullif(trees.project, '') FROM trees JOIN runs ON runs.id = trees.id WHERE runs.ended IS NULL AND EXISTS
-               (SELECT 1 FROM records WHERE records.tree = trees.id AND records.kind = 'questioned') ORDER BY trees.started";
+               (SELECT 1 FROM appends WHERE appends.tree = number AND instr(records, '{\"questioned\":')) ORDER BY trees.started";
     let mut statement = connection.prepare(sql)?;
     let trees =
         statement.query_map([], |row| Ok((parsed(row, 0)?, row.get::<_, Option<String>>(1)?.map(PathBuf::from))))?;

@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_millis(1);
 /// A request to the writer.
 pub(super) enum WriteRequest {
     /// Write a record.
-    Append { row: Box<Row>, reply: oneshot::Sender<Result<(), JournalError>> },
+    Append(AppendRequest),
     /// Run a job within the transaction of its batch. `lasts` if its effect must survive a power failure.
     Job { work: WriteJob, lasts: bool },
     /// Run this between two batches.
@@ -34,15 +34,21 @@ pub(super) enum WriteRequest {
     Stop,
 }
 
+/// A request to write a record.
+pub(super) struct AppendRequest {
+    pub(super) row: Box<Row>,
+    pub(super) reply: oneshot::Sender<Result<(), JournalError>>,
+}
+
 impl WriteRequest {
     /// Returns whether it writes a record. A record alone can wait.
     pub(super) fn is_append(&self) -> bool {
-        matches!(self, Self::Append { .. })
+        matches!(self, Self::Append(_))
     }
 
     /// Returns whether its effect must survive a power failure, so that the commit has to wait for the disk.
     pub(super) fn lasts(&self) -> bool {
-        matches!(self, Self::Append { .. } | Self::Job { lasts: true, .. })
+        matches!(self, Self::Append(_) | Self::Job { lasts: true, .. })
     }
 }
 
@@ -88,7 +94,7 @@ impl WriteQueue {
     pub(super) fn append(&self, row: Row) -> Commit {
         let (reply, result) = oneshot::channel();
         // If the writer is gone the request is dropped, and with it the reply: the receiver reports it.
-        self.send(WriteRequest::Append { row: Box::new(row), reply });
+        self.send(WriteRequest::Append(AppendRequest { row: Box::new(row), reply }));
         let queue = self.clone();
         Commit::Pending(Box::pin(async move {
             queue.hurry();

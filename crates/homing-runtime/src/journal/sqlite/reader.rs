@@ -13,12 +13,12 @@ use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
-    sqlite::row::{Columns, TextStore, count, int, sha256},
+    sqlite::row::{Selected, StoredRecords, TextStore, count, int, sha256},
 };
 
-/// Selects the records of a tree at a range of positions.
-const SELECT: &str = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
-                      WHERE tree = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
+/// Selects the rows with the records of a tree at a range of positions. The first row may begin before the range.
+const SELECT: &str = "SELECT seq, epoch, records, crc FROM appends WHERE tree = ?1 AND seq < ?3
+                      AND seq >= coalesce((SELECT max(seq) FROM appends WHERE tree = ?1 AND seq <= ?2), 0) ORDER BY seq";
 
 /// All records of a tree from position `from` on, checked to be complete.
 pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
@@ -38,9 +38,10 @@ pub(super) fn page(
     limit: u64,
 ) -> Result<Vec<Arc<Record>>, JournalError> {
     let snapshot = connection.unchecked_transaction()?;
-    let upto = total(&snapshot, tree)?.min(from.saturating_add(limit));
+    let size = TreeSize::find(&snapshot, tree)?;
+    let upto = size.records.min(from.saturating_add(limit));
     let mut records = Vec::new();
-    scan(&snapshot, tree, from..upto, |record| {
+    scan(&snapshot, tree, size.number, from..upto, |record| {
         records.push(Arc::new(record));
         Ok(())
     })?;
@@ -61,21 +62,20 @@ pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, Journal
 pub(super) fn branch(connection: &Connection, id: Uuid, top: &Place) -> Result<RunTree, JournalError> {
     let misfit = |misfit: FoldError| JournalError::Damaged(format!("tree {id}: {misfit}"));
     let snapshot = connection.unchecked_transaction()?;
-    let total = total(&snapshot, id)?;
+    let TreeSize { number, records: total } = TreeSize::find(&snapshot, id)?;
     let mut bodies = StoredBodies { connection: &snapshot, found: HashMap::new() };
     let mut statement = snapshot.prepare_cached(SELECT)?;
-    let mut rows = statement.query(params![id.to_string(), 0, i64::MAX])?;
-    let (mut tree, top, below) = (RunTree::default(), top.to_string(), format!("{top}."));
+    let mut rows = statement.query(params![number, 0, i64::MAX])?;
+    let mut tree = RunTree::default();
+    let is_needed = |place: &Place, fact: &str| {
+        place.is_within(top) || (fact.starts_with(r#"{"spawned":"#) && top.is_within(place))
+    };
     while let Some(row) = rows.next()? {
-        let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok()).unwrap_or_default();
-        let (place, is_start) = (text(5), text(6) == "spawned");
-        let is_above = || top.strip_prefix(place).is_some_and(|rest| rest.starts_with('.'));
-        if place == top || place.starts_with(&below) || (is_start && is_above()) {
-            tree.apply(&read_row(row, &mut bodies)?).map_err(misfit)?;
-        } else {
-            let (seq, at, epoch) = (count(row.get(1)?), count(row.get(2)?), row.get(3)?);
-            skip_record(&mut tree, seq, epoch, at).map_err(misfit)?;
-        }
+        let (stored, crc) = stored(row, id)?;
+        stored.some(crc, &mut bodies, is_needed, |selected| match selected {
+            Selected::Record(record) => tree.apply(&record).map_err(misfit),
+            Selected::Skipped { seq, epoch, at } => skip_record(&mut tree, seq, epoch, at).map_err(misfit),
+        })?;
     }
     if tree.next_seq() == total {
         return Ok(tree);
@@ -92,74 +92,76 @@ fn each(
 ) -> Result<(), JournalError> {
     // One snapshot for the count and the rows, so that a concurrent commit is seen as a whole or not at all.
     let snapshot = connection.unchecked_transaction()?;
-    let total = total(&snapshot, tree)?;
-    let found = scan(&snapshot, tree, from..u64::MAX, take)?;
+    let TreeSize { number, records: total } = TreeSize::find(&snapshot, tree)?;
+    let found = scan(&snapshot, tree, number, from..u64::MAX, take)?;
     if found == total.max(from) {
         return Ok(());
     }
     Err(JournalError::Damaged(format!("tree {tree}: {found} records found, {total} written")))
 }
 
-/// The number of records that the tree has.
-pub(super) fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
-    let found: Option<(i64, bool)> = connection
-        .prepare_cached("SELECT next_seq, pruned FROM trees WHERE id = ?1")?
-        .query_row([tree.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    match found {
-        None => Err(JournalError::NoSuchTree(tree)),
-        Some((_, true)) => Err(JournalError::Pruned(tree)),
-        Some((total, false)) => Ok(count(total)),
+/// The number of a tree in the tables, and that of its records.
+pub(super) struct TreeSize {
+    number: i64,
+    pub(super) records: u64,
+}
+
+impl TreeSize {
+    /// Looks up a tree whose records are kept.
+    pub(super) fn find(connection: &Connection, tree: Uuid) -> Result<Self, JournalError> {
+        let sql = "SELECT number, next_seq, pruned FROM trees JOIN progress ON tree = number WHERE id = ?1";
+        let found: Option<(i64, i64, bool)> = connection
+            .prepare_cached(sql)?
+            .query_row([tree.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        match found {
+            None => Err(JournalError::NoSuchTree(tree)),
+            Some((_, _, true)) => Err(JournalError::Pruned(tree)),
+            Some((number, records, false)) => Ok(Self { number, records: count(records) }),
+        }
     }
 }
 
-/// Reads the rows at these positions in order, and returns the position after the last one.
+/// Reads the records at these positions in order, and returns the position after the last one.
 fn scan(
     connection: &Connection,
     tree: Uuid,
+    number: i64,
     positions: Range<u64>,
     mut take: impl FnMut(Record) -> Result<(), JournalError>,
 ) -> Result<u64, JournalError> {
     let mut bodies = StoredBodies { connection, found: HashMap::new() };
     let mut statement = connection.prepare_cached(SELECT)?;
-    let mut rows = statement.query(params![tree.to_string(), int(positions.start), int(positions.end)])?;
+    let mut rows = statement.query(params![number, int(positions.start), int(positions.end)])?;
     let mut expected = positions.start;
     while let Some(row) = rows.next()? {
-        let record = read_row(row, &mut bodies)?;
-        if record.seq != expected {
-            let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
-            return Err(JournalError::Damaged(what));
-        }
-        expected += 1;
-        take(record)?;
+        let (stored, crc) = stored(row, tree)?;
+        stored.each(crc, &mut bodies, |record| {
+            if !positions.contains(&record.seq) {
+                return Ok(());
+            }
+            if record.seq != expected {
+                let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
+                return Err(JournalError::Damaged(what));
+            }
+            expected += 1;
+            take(record)
+        })?;
     }
     Ok(expected)
 }
 
-/// Reads one row of `tree, seq, at, epoch, run, place, kind, body, crc`.
-pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn TextStore) -> Result<Record, JournalError> {
-    let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok());
+/// Reads one row of `seq, epoch, records, crc`, and returns the records and their checksum.
+pub(super) fn stored<'a>(row: &'a rusqlite::Row<'_>, tree: Uuid) -> Result<(StoredRecords<'a>, i64), JournalError> {
     let number = |at: usize| row.get::<_, i64>(at).ok();
     let columns = (|| {
-        let columns = Columns {
-            tree: text(0)?,
-            seq: number(1)?,
-            at: number(2)?,
-            epoch: number(3)?,
-            run: text(4)?,
-            place: text(5)?,
-            kind: text(6)?,
-            body: text(7)?,
-        };
-        Some((columns, number(8)?))
+        let json = row.get_ref(2).ok()?.as_str().ok()?;
+        Some((StoredRecords { tree, seq: number(0)?, epoch: number(1)?, json }, number(3)?))
     })();
-    match columns {
-        Some((columns, crc)) => columns.read(crc, bodies),
-        None => {
-            let (tree, seq) = (text(0).unwrap_or("?"), number(1).unwrap_or(-1));
-            Err(JournalError::Damaged(format!("tree {tree}, record {seq}: a column has the wrong type")))
-        }
-    }
+    columns.ok_or_else(|| {
+        let seq = number(0).unwrap_or(-1);
+        JournalError::Damaged(format!("tree {tree}, record {seq}: a column has the wrong type"))
+    })
 }
 
 /// Long texts from the table `bodies`, each read and checked once.

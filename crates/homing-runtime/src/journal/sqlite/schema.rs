@@ -13,7 +13,7 @@ use crate::journal::{
 };
 
 /// Grows with each change that an older program could not read.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// Size of a page of a new journal. Each table and index takes one from the beginning, and a commit writes every page that it
 /// changes, so small pages make small files and short writes. Journals of earlier versions keep theirs, which is twice as large.
@@ -28,45 +28,63 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest wait for a process that is stopped in the middle of a write.
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(3);
 
-const TABLES: &str = "
+/// Trees, their records and their usage, whose form has changed between versions.
+pub(super) const TREES: &str = "
+-- One row per tree, which rarely changes. `crashes` counts owners that died at the same step.
+CREATE TABLE trees (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner TEXT, epoch INTEGER NOT NULL, key TEXT,
+    task_hash TEXT NOT NULL, cache_key TEXT, tags TEXT NOT NULL, started INTEGER NOT NULL, crashed_at INTEGER,
+    crashes INTEGER NOT NULL DEFAULT 0, pruned INTEGER NOT NULL DEFAULT 0, project TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX trees_key ON trees (key) WHERE key IS NOT NULL;
+CREATE INDEX trees_owner ON trees (owner) WHERE owner IS NOT NULL;
+CREATE INDEX trees_cache_key ON trees (cache_key) WHERE cache_key IS NOT NULL;
+CREATE INDEX trees_project ON trees (project, started);
+-- What changes with every commit, in rows so short that many trees share a page. `next_seq` is the number of records, `steps`
+-- counts replies and results.
+CREATE TABLE progress (
+    tree INTEGER PRIMARY KEY, next_seq INTEGER NOT NULL, last_at INTEGER NOT NULL, steps INTEGER NOT NULL
+) STRICT;
+-- The facts. A row has the records of one tree that were committed together, as a JSON array; `seq` is the position of the first.
+-- The index and the results below can be derived from them.
+CREATE TABLE appends (
+    id INTEGER PRIMARY KEY, tree INTEGER NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, records TEXT NOT NULL,
+    crc INTEGER NOT NULL, UNIQUE (tree, seq)
+) STRICT;
+-- Usage of runs by model and day. A run that works updates its row by number.
+CREATE TABLE spend (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, model TEXT NOT NULL, day INTEGER NOT NULL, tree TEXT NOT NULL, input INTEGER NOT NULL,
+    cached INTEGER NOT NULL, output INTEGER NOT NULL, cost_micros INTEGER NOT NULL, estimated INTEGER NOT NULL,
+    turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL, UNIQUE (run, model, day)
+) STRICT;
+CREATE INDEX spend_tree ON spend (tree);
+-- The facts one by one, for other tools.
+CREATE VIEW records AS
+SELECT trees.id AS tree, seq + json_each.key AS seq, json_extract(value, '$.at') AS at, appends.epoch,
+    json_extract(value, '$.run') AS run, json_extract(value, '$.place') AS place,
+    (SELECT key FROM json_each(value, '$.fact')) AS kind, json_extract(value, '$.fact') AS body
+FROM appends JOIN trees ON number = appends.tree, json_each(records);
+";
+
+/// Everything else.
+const OTHERS: &str = "
 -- Open journals of processes, dead ones included; trees and reservations (holds) refer to their owner.
 CREATE TABLE owners (
     id TEXT PRIMARY KEY, pid INTEGER NOT NULL, start INTEGER NOT NULL, boot_id TEXT NOT NULL, pid_ns TEXT NOT NULL,
     host TEXT NOT NULL, heartbeat INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
--- One row per tree. `next_seq` is the number of its records, `steps` counts replies and results, `crashes` counts owners
--- that died at the same step.
-CREATE TABLE trees (
-    id TEXT PRIMARY KEY, owner TEXT, epoch INTEGER NOT NULL, next_seq INTEGER NOT NULL, key TEXT UNIQUE,
-    task_hash TEXT NOT NULL, cache_key TEXT, tags TEXT NOT NULL, started INTEGER NOT NULL, last_at INTEGER NOT NULL,
-    steps INTEGER NOT NULL, crashed_at INTEGER, crashes INTEGER NOT NULL DEFAULT 0, pruned INTEGER NOT NULL DEFAULT 0,
-    project TEXT
-) STRICT;
-CREATE INDEX trees_started ON trees (started);
-CREATE INDEX trees_owner ON trees (owner) WHERE owner IS NOT NULL;
-CREATE INDEX trees_cache_key ON trees (cache_key) WHERE cache_key IS NOT NULL;
--- The facts. The index and the results below can be derived from them.
-CREATE TABLE records (
-    id INTEGER PRIMARY KEY, tree TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, epoch INTEGER NOT NULL,
-    run TEXT NOT NULL, place TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, crc INTEGER NOT NULL,
-    UNIQUE (tree, seq)
-) STRICT;
 -- Long prompts, stored once; records refer to them by their SHA-256.
 CREATE TABLE bodies (hash TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE body_uses (tree TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (tree, hash)) STRICT, WITHOUT ROWID;
 CREATE INDEX body_uses_hash ON body_uses (hash);
--- Index of runs and their usage; kept after pruning.
+-- Index of runs; kept after pruning, as their usage is.
 CREATE TABLE runs (
     id TEXT PRIMARY KEY, tree TEXT NOT NULL, place TEXT NOT NULL, agent TEXT NOT NULL, task TEXT NOT NULL,
     model TEXT NOT NULL, status TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER
 ) STRICT;
 CREATE INDEX runs_tree ON runs (tree, place);
-CREATE TABLE spend (
-    run TEXT NOT NULL, model TEXT NOT NULL, day INTEGER NOT NULL, tree TEXT NOT NULL, input INTEGER NOT NULL,
-    cached INTEGER NOT NULL, output INTEGER NOT NULL, cost_micros INTEGER NOT NULL, estimated INTEGER NOT NULL,
-    turns INTEGER NOT NULL, tool_calls INTEGER NOT NULL, PRIMARY KEY (run, model, day)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX spend_tree ON spend (tree);
+-- The random end of IDs, by which users name runs.
+CREATE INDEX runs_short_id ON runs (substr(id, 29));
 CREATE TABLE results (tree TEXT PRIMARY KEY, envelope TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE pins (tree TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- Data that processes share: requests, pauses of rate limits (gates), accounts and their reservations (holds).
@@ -196,7 +214,7 @@ pub(super) fn recognise(connection: &Connection) -> Result<(), OpenError> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let unknown = |what: String| Err(OpenError::Journal(JournalError::Unknown(what)));
     match (application, version) {
-        (APPLICATION, VERSION) => Ok(()),
+        (APPLICATION, VERSION | migrate::BEFORE) => Ok(()),
         (APPLICATION, newer) if newer > VERSION => unknown(format!(
             "its tables have version {newer}, this program supports version {VERSION}: use a newer version of homing"
         )),
@@ -206,21 +224,37 @@ pub(super) fn recognise(connection: &Connection) -> Result<(), OpenError> {
     }
 }
 
-/// Creates the tables if they are missing. A file that has them is not locked: it can be opened while another process writes.
+/// Refuses tables of the version before, which opening the journal converts.
+pub(super) fn require_current(connection: &Connection) -> Result<(), JournalError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == VERSION {
+        return Ok(());
+    }
+    let what = format!("its tables have version {version}; opening the journal converts them to version {VERSION}");
+    Err(JournalError::Unknown(what))
+}
+
+/// Creates the tables if they are missing, or converts those of the version before. A file that has them is not locked: it can be
+/// opened while another process writes.
 fn create(connection: &mut Connection) -> Result<(), OpenError> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version == VERSION && migrate::is_complete(connection)? {
+    if version == VERSION {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     recognise(&transaction)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version == 0 {
-        transaction.execute_batch(TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.pragma_update(None, "user_version", VERSION)?;
+    match version {
+        0 => {
+            transaction.execute_batch(TREES)?;
+            transaction.execute_batch(OTHERS)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+        }
+        migrate::BEFORE => migrate::convert(&transaction)?,
+        // Another process was faster.
+        _ => return Ok(()),
     }
-    migrate::add_projects(&transaction)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())
 }

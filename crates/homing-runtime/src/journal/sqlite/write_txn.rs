@@ -104,10 +104,8 @@ impl WriteTxn {
 
     fn commit(&mut self) -> Result<(), JournalError> {
         self.batch.status()?;
-        for tree in &self.batch.grown {
-            self.owned.save_progress(&self.connection, *tree)?;
-        }
-        self.batch.usage.write(&self.connection)?;
+        self.owned.save_progress(&self.connection, &self.batch.grown)?;
+        self.batch.usage.write(&self.connection, &mut self.owned)?;
         // SQLite goes on writing to a file that was deleted, and reports success.
         if FileId::at(&self.path) != self.file {
             return Err(JournalError::Gone(self.path.display().to_string()));

@@ -21,7 +21,8 @@ use tokio::sync::oneshot;
 use crate::journal::{
     FactListener, JournalError,
     sqlite::{
-        queue::{AfterCommit, WriteJob, WriteQueue, WriteRequest},
+        queue::{AfterCommit, AppendRequest, WriteJob, WriteQueue, WriteRequest},
+        row::Row,
         write_txn::WriteTxn,
     },
 };
@@ -101,15 +102,13 @@ fn write(txn: &mut WriteTxn, batch: Vec<WriteRequest>, listener: &DurableListene
     let mut requests = batch.into_iter().peekable();
     while let Some(request) = requests.next() {
         match request {
-            WriteRequest::Append { row, reply } => {
-                let mut records = txn.records();
-                let written = records.append(&row);
-                uncommitted.push(Uncommitted::Record { record: row.record, written, reply });
-                // The records that follow use the same statement.
-                while let Some(WriteRequest::Append { row, reply }) = requests.next_if(WriteRequest::is_append) {
-                    let written = records.append(&row);
-                    uncommitted.push(Uncommitted::Record { record: row.record, written, reply });
-                }
+            WriteRequest::Append(first) => {
+                let more = std::iter::from_fn(|| match requests.next_if(WriteRequest::is_append) {
+                    Some(WriteRequest::Append(next)) => Some(next),
+                    Some(_) | None => None,
+                });
+                let appends = std::iter::once(first).chain(more).collect();
+                append(txn, appends, &mut uncommitted);
             }
             WriteRequest::Job { work, .. } => uncommitted.extend(execute(txn, work)),
             WriteRequest::Between(_) | WriteRequest::Stop => (),
@@ -119,6 +118,22 @@ fn write(txn: &mut WriteTxn, batch: Vec<WriteRequest>, listener: &DurableListene
     for request in uncommitted {
         finish(request, &committed, listener);
     }
+}
+
+/// Appends records. Those of one tree become one row: the order between trees has no meaning.
+fn append(txn: &mut WriteTxn, mut appends: Vec<AppendRequest>, uncommitted: &mut Vec<Uncommitted>) {
+    appends.sort_by_key(|append| append.row.record.tree);
+    let mut records = txn.records();
+    let mut results = Vec::with_capacity(appends.len());
+    for of_tree in appends.chunk_by(|one, next| one.row.record.tree == next.row.record.tree) {
+        let rows: Vec<&Row> = of_tree.iter().map(|append| &*append.row).collect();
+        let appended = records.append(&rows);
+        results.extend((0..rows.len()).map(|at| appended.of(at)));
+    }
+    uncommitted.extend(appends.into_iter().zip(results).map(|(append, written)| {
+        let AppendRequest { row, reply } = append;
+        Uncommitted::Record { record: row.record, written, reply }
+    }));
 }
 
 /// Runs a job. One that panics drops its reply, so its caller gets an error; the writer goes on.
