@@ -17,8 +17,8 @@ use crate::journal::{
     },
 };
 
-/// The records that are appended together are one row, unless it would get longer than this: whoever reads a page of records
-/// should not have to parse many more.
+/// Records that are appended together are one row, unless it would get longer than this: a reader of a few records should not have
+/// to parse many more.
 const MAX_ROW_BYTES: usize = 64 * 1024;
 
 /// Appends records within a transaction.
