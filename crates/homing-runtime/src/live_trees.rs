@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use homing_core::id_map::IdMap;
 use uuid::Uuid;
 
-/// Maximum number of ended trees that stay in memory.
-const MAX_ENDED: usize = 1_000;
+/// Maximum number of ended trees that stay in memory, for requests and notices that are still under way. Handles hold their own tree.
+const MAX_ENDED: usize = 64;
 
 /// A process may lose a tree to another one and get it back before the runs of the first time have stopped. So what is
 /// removed is named by its epoch as well.
