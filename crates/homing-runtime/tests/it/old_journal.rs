@@ -40,7 +40,7 @@ async fn every_record_of_an_old_journal_is_converted() {
     let facts: Vec<String> = {
         let db = Connection::open(&path).unwrap();
         let mut statement =
-            db.prepare("SELECT tree || seq || run || place || body FROM records ORDER BY tree, seq").unwrap();
+            db.prepare("SELECT tree || seq || run || place || kind || body FROM records ORDER BY tree, seq").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     assert_eq!(
@@ -63,7 +63,7 @@ async fn every_record_of_an_old_journal_is_converted() {
     let db = Connection::open(&path).unwrap();
     // Other tools see the records one by one, as before.
     let mut statement =
-        db.prepare("SELECT tree || seq || run || place || body FROM records ORDER BY tree, seq").unwrap();
+        db.prepare("SELECT tree || seq || run || place || kind || body FROM records ORDER BY tree, seq").unwrap();
     let after: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert_eq!(after, facts);
     let rows: i64 = db.query_row("SELECT count(*) FROM appends", [], |row| row.get(0)).unwrap();

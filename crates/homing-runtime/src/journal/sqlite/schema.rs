@@ -60,10 +60,10 @@ CREATE TABLE spend (
 CREATE INDEX spend_tree ON spend (tree);
 -- The facts one by one, for other tools.
 CREATE VIEW records AS
-SELECT trees.id AS tree, seq + json_each.key AS seq, json_extract(value, '$.at') AS at, appends.epoch,
-    json_extract(value, '$.run') AS run, json_extract(value, '$.place') AS place,
-    (SELECT key FROM json_each(value, '$.fact')) AS kind, json_extract(value, '$.fact') AS body
-FROM appends JOIN trees ON number = appends.tree, json_each(records);
+SELECT trees.id AS tree, seq + record.key AS seq, json_extract(record.value, '$.at') AS at, appends.epoch,
+    json_extract(record.value, '$.run') AS run, json_extract(record.value, '$.place') AS place,
+    (SELECT fact.key FROM json_each(record.value, '$.fact') AS fact) AS kind, json_extract(record.value, '$.fact') AS body
+FROM appends JOIN trees ON number = appends.tree, json_each(records) AS record;
 ";
 
 /// Everything else.
