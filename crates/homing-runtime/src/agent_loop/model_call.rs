@@ -22,6 +22,7 @@ use homing_core::{
     tool_names,
 };
 use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
 
 use crate::{
     agent_loop::{
@@ -237,7 +238,7 @@ impl ModelCalls {
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
         self.run.live_run.first_reply.cancel();
-        let (progress, is_marked) = (permit.streamed.progress(), permit.streamed.is_marked());
+        let is_marked = permit.streamed.is_marked();
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(*permit.reserved, reply, permit.streamed.first_token_ms());
@@ -250,7 +251,7 @@ impl ModelCalls {
             self.scheduler.pause_provider(&permit.rate_limiter, *wait_ms);
         }
         let out_of_time = failure.error == ModelError::OutOfTime;
-        self.reservations.settle_failure(*permit.reserved, failure, progress);
+        self.reservations.settle_failure(*permit.reserved, failure, permit.streamed.progress());
         self.unmark(is_marked);
         self.scheduler.check_stopped()?;
         if out_of_time { Err(self.scheduler.time_is_up()) } else { Ok(()) }
@@ -375,7 +376,8 @@ fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> Tran
 /// Identifies the next reply of a run to the provider.
 fn call_key(run: &Run) -> String {
     let mut key = String::with_capacity(48);
-    let _ = write!(key, "{}:{}", run.id, run.own.turns + 1);
+    key.push_str(run.id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+    let _ = write!(key, ":{}", run.own.turns + 1);
     key
 }
 

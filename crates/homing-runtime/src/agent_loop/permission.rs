@@ -104,7 +104,7 @@ impl CallPermissions {
             HookDecision::Ask { why } => {
                 let text = question_text(tool, context, &tool.subjects(context, args), args, Some(&why));
                 let question = asked_about(tool, context, args, text).rule(HOOK.to_owned());
-                self.request_approval(&*context.host, question, &[]).await?;
+                Box::pin(self.request_approval(&*context.host, question, &[])).await?;
                 Ok(AllowedCall { changed: None, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -120,7 +120,8 @@ impl CallPermissions {
             Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                self.ask_about_call(tool, context, &subjects, args, (None, by.clone())).await?;
+                // Boxed like all questions, because few calls need one.
+                Box::pin(self.ask_about_call(tool, context, &subjects, args, (None, by.clone()))).await?;
                 Ok(format!("the user; {by}"))
             }
         }
@@ -151,7 +152,7 @@ impl CallPermissions {
             return Err(RefusedCall::denied(format!("{why}, so it may not use the network")).into());
         }
         let rule = format!("{name} (untrusted content and secrets)");
-        let asked = self.ask_about_call(tool, context, subjects, args, (Some(&why), rule)).await;
+        let asked = Box::pin(self.ask_about_call(tool, context, subjects, args, (Some(&why), rule))).await;
         asked.map_err(|error| match error {
             CallError::Refused(refused) => RefusedCall { text: format!("{why}; {}", refused.text), ..refused }.into(),
             interrupted @ CallError::Interrupted(_) => interrupted,
