@@ -197,7 +197,7 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>, quirks: Quirks, m
         let name = if has_images { quirks.with_images_name() } else { name };
         let before = || reply_before(request.messages, position);
         let made = entry.encoding.get_or_make(name, || fragment(entry, before(), quirks, &mut ids));
-        match made.split_once(SEPARATOR).filter(|_| has_images) {
+        match has_images.then(|| made.split_once(SEPARATOR)).flatten() {
             Some((message, more)) => {
                 push(out, message, false);
                 push(&mut images, more, false);

@@ -18,8 +18,29 @@ impl<'a> JsonText<'a> {
         if !self.has_escapes {
             return Some(Cow::Borrowed(&self.quoted[1..self.quoted.len() - 1]));
         }
-        serde_json::from_str::<EventText<'a>>(self.quoted).ok().map(|text| text.0)
+        let inner = &self.quoted[1..self.quoted.len() - 1];
+        unescaped(inner)
+            .map(Cow::Owned)
+            .or_else(|| serde_json::from_str::<EventText<'a>>(self.quoted).ok().map(|text| text.0))
     }
+}
+
+/// Reads a text with escapes of one letter; `None` if it has others.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        out.push_str(&rest[..at]);
+        out.push(match rest.as_bytes().get(at + 1)? {
+            b'n' => '\n',
+            b't' => '\t',
+            b'r' => '\r',
+            letter @ (b'"' | b'\\' | b'/') => char::from(*letter),
+            _ => return None,
+        });
+        rest = &rest[at + 2..];
+    }
+    out.push_str(rest);
+    Some(out)
 }
 
 /// The bytes that end a part of a string without escapes: the quote, an escape, and those that a string must not contain.
@@ -177,6 +198,16 @@ impl<'a> Scanner<'a> {
         Some(Some(&self.text[start..self.at]))
     }
 
+    /// Reads an object like [`Self::members`], or nothing from `null`.
+    pub(super) fn members_or_null(&mut self, read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
+        if self.is_null() { self.null() } else { self.members(read) }
+    }
+
+    /// Reads a number like [`Self::number`], or zero from `null`.
+    pub(super) fn number_or_null(&mut self) -> Option<u64> {
+        if self.is_null() { self.null().map(|()| 0) } else { self.number() }
+    }
+
     /// Reads a number without sign, fraction and exponent.
     pub(super) fn number(&mut self) -> Option<u64> {
         self.space();
@@ -226,5 +257,19 @@ impl<'a> Scanner<'a> {
         }
         // An exponent is rare and may be out of range.
         (!matches!(self.peek(), Some(b'e' | b'E'))).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_read_like_all_json() {
+        for text in [r#"{\"n\":0}"#, r"a\n\t\r\/\\", r"\u00fc\b\f", r"ü\n", r"\"] {
+            let quoted = format!("\"{text}\"");
+            let read = JsonText { quoted: &quoted, has_escapes: true }.read().map(Cow::into_owned);
+            assert_eq!(read, serde_json::from_str::<String>(&quoted).ok(), "{text}");
+        }
     }
 }
