@@ -12,7 +12,7 @@ use homing_core::{
 use crate::{
     attachments,
     aws::{self, AwsSigner},
-    http::{self, Endpoint, Http, OutgoingRequest, Peer},
+    http::{self, Endpoint, ExchangeError, Http, OutgoingRequest, Peer},
     provider::{Auth, ProviderRow},
     provider_error::{NoModelError, RowError},
     rejected_reasoning::RejectedReasoning,
@@ -173,7 +173,7 @@ impl Model for NativeModel {
         Box::pin(async move {
             let messages = attachments::readable(request.messages, &self.card, self.wire);
             let request = request.messages(&messages);
-            let decoder = match self.wire {
+            let mut decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Responses => responses::decoder(&request, &self.origin),
                 Wire::Bedrock => bedrock::decoder(&request),
@@ -185,8 +185,12 @@ impl Model for NativeModel {
                 signed.map_err(AskFailure::free)?;
             }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
-            let done = http::exchange(&self.http, &timeouts, outgoing, decoder, on_delta).await;
-            let mut reply = done.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
+            let reply = match http::exchange(&self.http, &timeouts, &mut outgoing, &mut decoder, on_delta).await {
+                Ok(()) => decoder.finish(),
+                Err(ExchangeError::Unanswered(error)) => Err(AskFailure::free(error)),
+                Err(ExchangeError::Interrupted(error)) => Err(decoder.fail(error)),
+            };
+            let mut reply = reply.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
             price(&mut reply, &self.card);
             Ok(reply)
         })
