@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     future::Future,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -67,35 +68,35 @@ impl ModelCalls {
     /// Waits until a call may be made, and reserves its worst case. Waits are boxed, because most calls need none of them.
     pub(crate) async fn reserve(
         &self,
-        purpose: Purpose,
-        nudge: Option<String>,
+        purpose: &Purpose,
+        nudge: Option<&str>,
     ) -> Result<Reserved<CallPermit>, Interrupt> {
-        if let Some(step) = self.land_if_time_is_short(&purpose) {
+        if let Some(step) = self.land_if_time_is_short(purpose) {
             return Ok(Reserved::Instead(step));
         }
-        let model = self.choose_model(&purpose)?;
+        let model = self.choose_model(purpose)?;
         self.scheduler.back_off().await?;
         let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
-        let mut request = PreparedRequest::new(&self.run, model, &purpose, nudge.as_deref());
-        if let Some(step) = self.compact_if_too_long(&request, &purpose) {
+        let mut request = PreparedRequest::new(&self.run, model, purpose, nudge);
+        if let Some(step) = self.compact_if_too_long(&request, purpose) {
             return Ok(Reserved::Instead(step));
         }
         cache_wait::wait_for_sibling(&self.run, &self.scheduler, &*request.model, request.tools.as_deref()).await?;
         let (mut wait, mut admission) = (BudgetWait::new(&self.run), None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
-            if let Some(step) = self.land_if_time_is_short(&purpose) {
+            if let Some(step) = self.land_if_time_is_short(purpose) {
                 return Ok(Reserved::Instead(step));
             }
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
             let settlement = self.reservations.next_settlement();
             tokio::pin!(settlement);
             settlement.as_mut().enable();
-            request = self.fit_to_budget(request, &purpose, nudge.as_deref());
+            request = self.fit_to_budget(request, purpose, nudge);
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
                 match self.queue_to_start().filter(|_| admission.is_none()) {
                     Some(turn) => admission = Box::pin(self.wait_to_start(turn, &mut wait)).await?,
-                    None => Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?,
+                    None => Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?,
                 }
                 continue;
             }
@@ -109,18 +110,18 @@ impl ModelCalls {
                 max_output,
                 hold,
                 landing,
-                ..request.asked(purpose.clone(), nudge.clone())
+                ..request.asked(purpose.clone(), nudge.map(str::to_owned))
             };
-            match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
+            match self.reservations.reserve(request.size, &request.rates, ask).await? {
                 ReserveResult::Reserved(reserved) => {
                     let streamed = Streamed::new();
                     let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
-                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
+                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(purpose, &request, hit))),
                 ReserveResult::Later => {
                     drop(slots);
-                    Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?;
+                    Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?;
                 }
             }
         }
@@ -211,7 +212,7 @@ impl ModelCalls {
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
         let reply = request.model.reply(model_request, &on_delta);
-        let reply = self.scheduler.working(self.marking(permit, reply)).await;
+        let reply = self.scheduler.working(pin!(self.marking(permit, reply))).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         let reply =
             reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)));

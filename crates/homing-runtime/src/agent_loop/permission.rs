@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use homing_core::{
     authority::Decision,
     fact::CallRefusal,
-    hooks::{HookCall, HookDecision},
+    hooks::{HookCall, HookDecision, Hooks},
     question::{Answer, Question, RequestedCall},
     rule::{Rule, Subject, Subjects},
     taint::{TaintMode, uses_network},
@@ -87,9 +87,21 @@ impl CallPermissions {
         args: &Value,
     ) -> Result<AllowedCall, CallError> {
         let by = self.apply_rules(tool, context, args).await?;
-        let Some(hooks) = &self.run.runtime.parts.hooks else {
-            return Ok(AllowedCall { changed: None, by, notes: Vec::new() });
-        };
+        match &self.run.runtime.parts.hooks {
+            // Boxed, because few hosts have hooks.
+            Some(hooks) => Box::pin(self.apply_hooks(&**hooks, tool, context, args, by)).await,
+            None => Ok(AllowedCall { changed: None, by, notes: Vec::new() }),
+        }
+    }
+
+    async fn apply_hooks(
+        &self,
+        hooks: &dyn Hooks,
+        tool: &dyn Tool,
+        context: &ToolContext,
+        args: &Value,
+        by: String,
+    ) -> Result<AllowedCall, CallError> {
         let call = HookCall { tool: tool.spec().name.clone(), args: args.clone() };
         let decision = self.scheduler.working(hooks.before_call(&self.run.hook_run(), &call)).await?;
         match decision {

@@ -1,6 +1,6 @@
 //! Carries out tool calls: permission, the record of their beginning, execution, the record of their result.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use homing_core::{
@@ -154,7 +154,11 @@ impl ToolCalls {
     ) -> Result<ToolOutput, Interrupt> {
         let work = AssertUnwindSafe(tool.call(context, args)).catch_unwind();
         tokio::pin!(work);
-        let done = match self.scheduler.working(self.scheduler.before_landing(&mut work)).await {
+        let done = {
+            let before_landing = pin!(self.scheduler.before_landing(&mut work));
+            self.scheduler.working(before_landing).await
+        };
+        let done = match done {
             Ok(Some(done)) => done,
             Ok(None) | Err(_) => {
                 host.stop.cancel();
