@@ -1,5 +1,7 @@
 //! Messages: tasks, replies and tool results. Transcripts and model requests are lists of them.
 
+mod measure;
+
 use std::{
     any::Any,
     borrow::Cow,
@@ -9,6 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::measure::Measure;
+pub use self::measure::{FNV_START, fnv, json_hash};
 use crate::fact::CallRefusal;
 
 /// One entry of a transcript.
@@ -367,35 +371,6 @@ pub enum MessageOrigin {
     Tool,
 }
 
-/// Size and fingerprint of a message, computed together because both need its bytes.
-#[derive(Clone, Copy, Debug)]
-struct Measure {
-    size: u64,
-    hash: u64,
-}
-
-impl Measure {
-    fn of(value: &impl Serialize) -> Self {
-        let mut measure = Self { size: 0, hash: FNV_START };
-        // Writing to it cannot fail.
-        let _ = serde_json::to_writer(&mut measure, value);
-        measure
-    }
-}
-
-/// Measures what is written, so that nothing is allocated for it.
-impl std::io::Write for Measure {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.size += bytes.len() as u64;
-        self.hash = fnv(self.hash, bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 impl TranscriptEntry {
     /// Creates an entry whose origin follows from the message; a user message counts as [`MessageOrigin::Message`].
     pub fn new(message: Message) -> Arc<Self> {
@@ -439,21 +414,8 @@ impl TranscriptEntry {
     }
 
     fn measure(&self) -> Measure {
-        *self.measure.get_or_init(|| Measure::of(&self.message))
+        *self.measure.get_or_init(|| Measure::of_message(&self.message))
     }
-}
-
-/// Initial value of a fingerprint.
-pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// Computes FNV-1a, continued from `hash`.
-pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Computes FNV-1a of a value as JSON.
-pub fn json_hash(value: &impl Serialize) -> u64 {
-    Measure::of(value).hash
 }
 
 /// Value that is derived from a message once. A program such as a team reads its whole transcript at each turn.

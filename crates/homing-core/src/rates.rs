@@ -52,8 +52,7 @@ impl Rates {
             (usage.cache_write, rates.cache_write),
             (usage.output, rates.output),
         ];
-        let sum = parts.iter().map(|(tokens, rate)| u128::from(*tokens) * u128::from(*rate)).sum::<u128>();
-        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+        per_million(parts.iter().map(|(tokens, rate)| u128::from(*tokens) * u128::from(*rate)).sum())
     }
 
     /// Returns whether input that the provider has cached costs less, so that requests should share their beginnings.
@@ -68,7 +67,15 @@ impl Rates {
             let highest = rates.input.max(rates.cached).max(rates.cache_write);
             u128::from(input) * u128::from(highest) + u128::from(output) * u128::from(rates.output)
         });
-        u64::try_from(worst.max().unwrap_or(0).div_ceil(1_000_000)).unwrap_or(u64::MAX)
+        per_million(worst.max().unwrap_or(0))
+    }
+}
+
+/// Divides a sum of tokens times prices per million of them, rounded up. A division of 128 bits takes long, and few sums need it.
+fn per_million(sum: u128) -> u64 {
+    match u64::try_from(sum) {
+        Ok(sum) => sum.div_ceil(1_000_000),
+        Err(_) => u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX),
     }
 }
 

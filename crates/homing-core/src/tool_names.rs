@@ -256,18 +256,19 @@ pub fn canonical(name: &str) -> Option<&'static str> {
     // Each call of a tool asks several times, nearly always with a short ASCII name.
     let (mut short, mut length) = ([0_u8; 32], 0);
     if name.len() > short.len() || !name.is_ascii() {
-        return BY_NAME.get(fold(name).as_str()).copied();
+        return BY_NAME.get(fold(name).as_bytes()).copied();
     }
     for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' ')) {
         short[length] = byte.to_ascii_lowercase();
         length += 1;
     }
-    BY_NAME.get(std::str::from_utf8(&short[..length]).ok()?).copied()
+    BY_NAME.get(&short[..length]).copied()
 }
 
 /// The table inverted, because loading ten thousand files needs fifty thousand lookups.
-static BY_NAME: LazyLock<IdMap<String, &'static str>> = LazyLock::new(|| {
-    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (fold(name), *ours)));
+static BY_NAME: LazyLock<IdMap<Vec<u8>, &'static str>> = LazyLock::new(|| {
+    let folded = |name: &&str| fold(name).into_bytes();
+    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (folded(name), *ours)));
     // Of a list the size is known, so that the map does not grow.
     names.collect::<Vec<_>>().into_iter().collect()
 });

@@ -113,6 +113,15 @@ pub fn skip_record(tree: &mut RunTree, seq: u64, epoch: u32, at: u64) -> Result<
     Ok(())
 }
 
+/// Returns the position of a run. The root is checked first, because most trees have no other run.
+#[inline]
+fn position(tree: &RunTree, id: Uuid) -> Option<usize> {
+    match tree.runs.first() {
+        Some(root) if root.id == id => Some(0),
+        Some(_) | None => tree.by_id.get(&id).copied(),
+    }
+}
+
 impl RunTree {
     /// Applies a record.
     ///
@@ -122,19 +131,18 @@ impl RunTree {
         if record.seq != self.next_seq {
             return Err(FoldError::Gap { expected: self.next_seq, got: record.seq });
         }
-        if !matches!(record.fact, Fact::Spawned(_)) && !self.by_id.contains_key(&record.run) {
-            return Err(FoldError::UnknownRun { seq: record.seq, run: record.run });
-        }
+        let at = match (&record.fact, position(self, record.run)) {
+            (Fact::Spawned(_), _) => self.runs.len(),
+            (_, Some(at)) => at,
+            (_, None) => return Err(FoldError::UnknownRun { seq: record.seq, run: record.run }),
+        };
         self.next_seq += 1;
         let now = self.clock_at(record.epoch, record.at);
         self.clock.advance(record.epoch, record.at, now);
         self.is_inheriting = record.is_inherited();
         match &record.fact {
             Fact::Spawned(spawned) => self.add(record.run, record.place.clone(), spawned),
-            fact => {
-                let at = self.by_id[&record.run];
-                self.apply_to(at, fact);
-            }
+            fact => self.apply_to(at, fact),
         }
         Ok(())
     }
@@ -148,7 +156,7 @@ impl RunTree {
 
     fn add(&mut self, id: Uuid, place: Place, spawned: &Arc<Spawned>) {
         let at = self.runs.len();
-        let parent = spawned.parent.and_then(|parent| self.by_id.get(&parent).copied());
+        let parent = spawned.parent.and_then(|parent| position(self, parent));
         self.by_id.insert(id, at);
         let agent = self.learned.agent(&spawned.agent.name);
         self.runs.push(Run::new(id, place, Links { parent, index: at, agent, ..Links::default() }, spawned.clone()));
@@ -208,7 +216,7 @@ impl RunTree {
             }
             Fact::Answered { id, answer, .. } => self.runs[at].fold(clock).question_answered(*id, answer),
             Fact::Told { from, message } => {
-                let sender = from.and_then(|id| self.by_id.get(&id).copied());
+                let sender = from.and_then(|id| position(self, id));
                 let is_child = |sender: usize| self.runs[sender].links.parent == Some(at);
                 if sender.is_some_and(is_child) {
                     self.runs[at].fold(clock).reported(message);
@@ -327,13 +335,14 @@ impl RunTree {
 
     /// Returns this run and its ancestors, up to the root.
     pub fn lineage(&self, id: Uuid) -> impl Iterator<Item = &Run> {
-        let first = self.by_id.get(&id).map(|at| &self.runs[*at]);
+        let first = self.get(id);
         std::iter::successors(first, |run| run.links.parent.map(|at| &self.runs[at]))
     }
 
     /// Looks up a run.
+    #[inline]
     pub fn get(&self, id: Uuid) -> Option<&Run> {
-        self.by_id.get(&id).map(|at| &self.runs[*at])
+        position(self, id).map(|at| &self.runs[at])
     }
 
     /// Returns the root run.

@@ -13,14 +13,13 @@ use std::{
     error::Error,
     fmt,
     io::{self, ErrorKind},
+    mem,
+    pin::pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, SystemTime},
 };
 
-use homing_core::{
-    message::Reply,
-    model::{AskFailure, ModelError, OnDelta},
-};
+use homing_core::model::{ModelError, OnDelta};
 use http::{
     HeaderMap, Method, StatusCode, Uri,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
@@ -132,27 +131,33 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) max_output: u64,
 }
 
-/// Sends a request once and reads the response to its end.
+/// Sends a request once and reads the response to its end. The future of each call in flight is as large as all that it owns, and
+/// what is passed by value is kept twice, so the request and the decoder are borrowed.
 pub(crate) async fn exchange(
     http: &Http,
     timeouts: &Timeouts,
-    outgoing: OutgoingRequest<'_>,
-    mut decoder: Decoder,
+    outgoing: &mut OutgoingRequest<'_>,
+    decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
-) -> Result<Reply, AskFailure> {
+) -> Result<(), ExchangeError> {
     let (deadline, peer) = (Deadline::new(outgoing.time_left), outgoing.peer);
     let limits = SizeLimits::for_output(outgoing.max_output);
     decoder.limit(outgoing.max_output);
     let response = match open(http, timeouts, outgoing, &deadline).await {
         Ok(response) => response,
-        Err(refusal) if decoder.take_failed_attempt(&refusal.body) => return decoder.finish(),
-        Err(refusal) => return Err(AskFailure::free(refusal.error)),
+        Err(refusal) if decoder.take_failed_attempt(&refusal.body) => return Ok(()),
+        Err(refusal) => return Err(ExchangeError::Unanswered(refusal.error)),
     };
     let mut body = ResponseBody { response, peer, deadline: &deadline, limits, timers: StreamTimers::new(timeouts) };
-    match body.read(&mut decoder, on_delta).await {
-        Ok(()) => decoder.finish(),
-        Err(error) => Err(decoder.fail(error)),
-    }
+    body.read(decoder, on_delta).await.map_err(ExchangeError::Interrupted)
+}
+
+/// A request without a complete reply.
+pub(crate) enum ExchangeError {
+    /// There was no reply.
+    Unanswered(ModelError),
+    /// The reply broke off.
+    Interrupted(ModelError),
 }
 
 /// Gets the document at `url`, within a few seconds.
@@ -199,18 +204,19 @@ impl From<ModelError> for Refusal {
 async fn open(
     http: &Http,
     timeouts: &Timeouts,
-    outgoing: OutgoingRequest<'_>,
+    outgoing: &mut OutgoingRequest<'_>,
     deadline: &Deadline,
 ) -> Result<Response, Refusal> {
     let wait = timeouts.connect + timeouts.headers;
-    let sending = outgoing.endpoint.send(http, Method::POST, outgoing.headers, outgoing.body.into());
+    let (headers, body) = (mem::take(&mut outgoing.headers), mem::take(&mut outgoing.body));
+    let sending = pin!(outgoing.endpoint.send(http, Method::POST, headers, body.into()));
     let late = || no_response(outgoing.peer, wait);
     let response = deadline.until(Instant::now() + wait, late, sending).await?;
     let response = response.map_err(|error| transport(&error, outgoing.peer))?;
     if response.status.is_success() {
         return Ok(response);
     }
-    Err(refusal(response, timeouts, deadline).await)
+    Err(Box::pin(refusal(response, timeouts, deadline)).await)
 }
 
 async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> Refusal {
@@ -256,7 +262,7 @@ struct ResponseBody<'a> {
 
 impl ResponseBody<'_> {
     async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
-        let content_type = std::mem::take(&mut self.response.headers).remove(CONTENT_TYPE);
+        let content_type = mem::take(&mut self.response.headers).remove(CONTENT_TYPE);
         let content_type = content_type.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
         let Some(mut head) = self.next_chunk().await? else {
             return Err(ModelError::Broken { reason: "the response is empty".into() });
@@ -274,7 +280,8 @@ impl ResponseBody<'_> {
         match kind {
             BodyKind::Events => self.read_events(EventReader::new(self.limits), head, decoder, on_delta).await,
             BodyKind::Frames => self.read_events(EventReader::of_frames(self.limits), head, decoder, on_delta).await,
-            BodyKind::Whole => self.read_whole(head.into(), decoder, on_delta).await,
+            // Boxed, because few responses are.
+            BodyKind::Whole => Box::pin(self.read_whole(head.into(), decoder, on_delta)).await,
         }
     }
 
@@ -323,7 +330,7 @@ impl ResponseBody<'_> {
 
     async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, ModelError> {
         let late = || self.timers.message(self.peer);
-        let chunk = self.deadline.until(self.timers.until, late, self.response.chunk()).await?;
+        let chunk = self.deadline.until(self.timers.until, late, pin!(self.response.chunk())).await?;
         chunk.map_err(|error| transport(&error, self.peer))
     }
 }

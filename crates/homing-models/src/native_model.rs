@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use homing_core::{
     BoxFuture,
     message::{Image, Reply},
@@ -12,7 +12,7 @@ use homing_core::{
 use crate::{
     attachments,
     aws::{self, AwsSigner},
-    http::{self, Endpoint, Http, OutgoingRequest, Peer},
+    http::{self, Endpoint, ExchangeError, Http, OutgoingRequest, Peer},
     provider::{Auth, ProviderRow},
     provider_error::{NoModelError, RowError},
     rejected_reasoning::RejectedReasoning,
@@ -28,6 +28,9 @@ use crate::{
     },
 };
 
+/// The header that identifies a reply to the provider, so that it is not generated twice.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
 /// A model behind one of the native wires.
 pub(crate) struct NativeModel {
     card: ModelCard,
@@ -38,6 +41,7 @@ pub(crate) struct NativeModel {
     origin: String,
     rejected: RejectedReasoning,
     endpoint: Endpoint,
+    /// The headers of every request. Those that differ have their places, because a copy has no room for more.
     headers: HeaderMap,
     key: ApiKey,
     peer: Peer,
@@ -65,9 +69,11 @@ impl NativeModel {
             Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Genai => endpoint(&row.base_url, row.wire),
         };
         let url = url.map_err(bad)?;
-        let headers = headers(row, &url, &key).map_err(bad)?;
+        let mut headers = headers(row, &url, &key).map_err(bad)?;
         let endpoint = Endpoint::new(&http, &url);
         let endpoint = endpoint.map_err(|reason| bad(RowError::BadUrl { url: url.to_string(), reason }))?;
+        headers.insert(HOST, endpoint.host.clone());
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(""));
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
@@ -100,7 +106,12 @@ impl NativeModel {
 
     /// The settings that a request carries: those of the agent, and those of the configuration where it has none.
     fn settings(&self, asked: &Sampling) -> Sampling {
-        sampling::supported(asked.clone().or(&self.sampling), self.wire, &self.model, self.quirks)
+        let wanted = asked.clone().or(&self.sampling);
+        // Few requests carry any.
+        if wanted == Sampling::default() {
+            return wanted;
+        }
+        sampling::supported(wanted, self.wire, &self.model, self.quirks)
     }
 
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
@@ -116,17 +127,15 @@ impl NativeModel {
             Wire::Bedrock => bedrock::body(request, &self.model, &settings, self.quirks.cache_marks),
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
         };
-        let members = sampling::members(&settings);
-        if self.wire != Wire::Bedrock && !members.is_empty() {
+        if self.wire != Wire::Bedrock && settings != Sampling::default() {
             // A body is an object whose first member follows the brace.
-            body.insert_str(1, &members);
+            body.insert_str(1, &sampling::members(&settings));
         }
         let mut headers = self.headers.clone();
-        if let Ok(value) = HeaderValue::from_str(request.key)
-            && !request.key.is_empty()
-        {
-            headers.insert(HeaderName::from_static("idempotency-key"), value);
-        }
+        match HeaderValue::from_str(request.key) {
+            Ok(value) if !request.key.is_empty() => headers.insert(IDEMPOTENCY_KEY, value),
+            Ok(_) | Err(_) => headers.remove(IDEMPOTENCY_KEY),
+        };
         let (time_left, max_output) = (request.time_left, request.max_output);
         OutgoingRequest { endpoint: &self.endpoint, peer: &self.peer, headers, body, time_left, max_output }
     }
@@ -164,7 +173,7 @@ impl Model for NativeModel {
         Box::pin(async move {
             let messages = attachments::readable(request.messages, &self.card, self.wire);
             let request = request.messages(&messages);
-            let decoder = match self.wire {
+            let mut decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Responses => responses::decoder(&request, &self.origin),
                 Wire::Bedrock => bedrock::decoder(&request),
@@ -176,8 +185,12 @@ impl Model for NativeModel {
                 signed.map_err(AskFailure::free)?;
             }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
-            let done = http::exchange(&self.http, &timeouts, outgoing, decoder, on_delta).await;
-            let mut reply = done.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
+            let reply = match http::exchange(&self.http, &timeouts, &mut outgoing, &mut decoder, on_delta).await {
+                Ok(()) => decoder.finish(),
+                Err(ExchangeError::Unanswered(error)) => Err(AskFailure::free(error)),
+                Err(ExchangeError::Interrupted(error)) => Err(decoder.fail(error)),
+            };
+            let mut reply = reply.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
             price(&mut reply, &self.card);
             Ok(reply)
         })

@@ -114,7 +114,8 @@ impl Deadline {
         Self(time_left.and_then(|left| Instant::now().checked_add(left)))
     }
 
-    /// Runs `work` until it is done, until `until`, which fails with `message`, or until the run's time is up.
+    /// Runs `work` until it is done, until `until`, which fails with `message`, or until the run's time is up. Large futures should be
+    /// pinned by the caller, because this one keeps its argument twice.
     pub(crate) async fn until<T>(
         &self,
         until: Instant,

@@ -33,7 +33,7 @@ pub(crate) trait Ledger {
     type Permit;
 
     /// Reserves the worst case at this run and at every ancestor, or names the step to take instead.
-    async fn reserve(&self, purpose: Purpose, nudge: Option<String>) -> Result<Reserved<Self::Permit>, Interrupt>;
+    async fn reserve(&self, purpose: &Purpose, nudge: Option<&str>) -> Result<Reserved<Self::Permit>, Interrupt>;
 
     /// Replaces the reservation by what was used.
     fn settle(&self, permit: Self::Permit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt>;
@@ -102,7 +102,7 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
     loop {
         step = match step {
             // Boxed, because it is several times as large as the call that follows, for which most runs wait most of their time.
-            Step::Ask { purpose, nudge } => match Box::pin(run.reserve(purpose, nudge)).await? {
+            Step::Ask { purpose, nudge } => match Box::pin(run.reserve(&purpose, nudge.as_deref())).await? {
                 Reserved::Permitted(permit) => {
                     let reply = run.ask(&permit).await;
                     run.settle(permit, reply)?;

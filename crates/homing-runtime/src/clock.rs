@@ -81,5 +81,5 @@ impl IdSource for RandomIds {
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000).saturating_add(u64::from(duration.subsec_millis()))
 }

@@ -73,7 +73,9 @@ impl Observation {
             let Some(order) = self.run.tree.read(|tree| next_pass(tree, self.run.id(), agent, &observers)) else {
                 continue;
             };
-            if let Err(error) = self.run.runtime.spawn_child(&self.run.tree, self.run.id(), order).await {
+            // Boxed, because few runs are observed and every model call begins here.
+            let spawning = Box::pin(self.run.runtime.spawn_child(&self.run.tree, self.run.id(), order));
+            if let Err(error) = spawning.await {
                 self.is_over.store(true, Ordering::Relaxed);
                 let text = format!("the observer {} does not go on: {error}", agent.name);
                 self.run.notify(|| TransientKind::Warning(text));

@@ -55,7 +55,8 @@ pub(crate) struct Endpoint {
     absolute: Uri,
     /// Its path and query.
     relative: Uri,
-    host: HeaderValue,
+    /// The header of requests over HTTP/1.
+    pub(crate) host: HeaderValue,
 }
 
 impl Endpoint {

@@ -18,7 +18,7 @@ pub(crate) enum IdStyle {
 ///
 /// Ids depend on the reply and its position only, so that a result encoded later gets the same one.
 pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<Cow<'_, str>> {
-    let mut ids: Vec<Cow<'_, str>> = Vec::new();
+    let mut ids: Vec<Cow<'_, str>> = Vec::with_capacity(reply.parts.len());
     for (index, call) in reply.calls().enumerate() {
         let mut id = allowed(&call.id);
         if is_generic(&id) {
@@ -44,8 +44,8 @@ fn allowed(id: &str) -> Cow<'_, str> {
     Cow::Owned(id.chars().filter(|letter| is_allowed(*letter)).take(64).collect())
 }
 
-/// The ids of results, which are those of their calls. The ids of a reply are computed once for all of its results, because a
-/// lead may delegate to a hundred agents in one reply.
+/// The ids of calls and of their results, which are the same. Those of a reply are computed once for it and all of its results,
+/// because a lead may delegate to a hundred agents in one reply.
 #[derive(Default)]
 pub(crate) struct ResultIds<'a> {
     /// The position of the last reply, and the ids of its calls.
@@ -53,6 +53,15 @@ pub(crate) struct ResultIds<'a> {
 }
 
 impl<'a> ResultIds<'a> {
+    /// The ids of the calls of a reply, given that with its position; none of a message that is not a reply.
+    pub(crate) fn of_calls(&mut self, reply: Option<(usize, &'a Message)>, style: IdStyle) -> &[Cow<'a, str>] {
+        let Some((position, Message::Assistant(reply))) = reply else { return &[] };
+        if self.reply.as_ref().is_none_or(|(known, _)| *known != position) {
+            self.reply = Some((position, of_reply(reply, position, style)));
+        }
+        self.reply.as_ref().map_or(&[], |(_, ids)| ids)
+    }
+
     /// The id of `result`, given the message before the results and its position.
     pub(crate) fn of<'b>(
         &'b mut self,
@@ -60,14 +69,8 @@ impl<'a> ResultIds<'a> {
         before: Option<(usize, &'a Message)>,
         style: IdStyle,
     ) -> Cow<'b, str> {
-        if let Some((position, Message::Assistant(reply))) = before {
-            if self.reply.as_ref().is_none_or(|(known, _)| *known != position) {
-                self.reply = Some((position, of_reply(reply, position, style)));
-            }
-            let id = self.reply.as_ref().and_then(|(_, ids)| ids.get(result.index as usize));
-            if let Some(id) = id {
-                return Cow::Borrowed(id);
-            }
+        if let Some(id) = self.of_calls(before, style).get(result.index as usize) {
+            return Cow::Borrowed(id);
         }
         match style {
             IdStyle::Free => Cow::Borrowed(&result.call_id),

@@ -19,7 +19,7 @@ use super::{
     reply_before,
 };
 use crate::wire::{
-    call_ids::{self, IdStyle, ResultIds},
+    call_ids::{IdStyle, ResultIds},
     reply_builder::ReplyBuilder,
 };
 
@@ -129,19 +129,15 @@ fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
 fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     let _ = write!(out, ",\"{limit}\":{}", request.max_output);
-    let levels = EffortLevels::of(model);
     if let Some(milli) = request.temperature_milli.filter(|_| !has_fixed_sampling(model, quirks)) {
         let _ = write!(out, ",\"temperature\":{}", f64::from(milli) / 1_000.0);
     }
-    match (request.effort.filter(|_| !quirks.no_effort), levels) {
-        (Some(effort), _) if quirks.effort_object => {
-            let _ = write!(out, ",\"reasoning\":{{\"effort\":\"{}\"}}", EffortLevels::Newest.word(effort));
-        }
-        (Some(effort), Some(levels)) => {
-            let _ = write!(out, ",\"reasoning_effort\":\"{}\"", levels.word(effort));
-        }
+    let Some(effort) = request.effort.filter(|_| !quirks.no_effort) else { return };
+    if quirks.effort_object {
+        let _ = write!(out, ",\"reasoning\":{{\"effort\":\"{}\"}}", EffortLevels::Newest.word(effort));
+    } else if let Some(levels) = EffortLevels::of(model) {
         // Models that do not reason refuse an effort.
-        (Some(_), None) | (None, _) => (),
+        let _ = write!(out, ",\"reasoning_effort\":\"{}\"", levels.word(effort));
     }
 }
 
@@ -201,7 +197,7 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>, quirks: Quirks, m
         let name = if has_images { quirks.with_images_name() } else { name };
         let before = || reply_before(request.messages, position);
         let made = entry.encoding.get_or_make(name, || fragment(entry, before(), quirks, &mut ids));
-        match made.split_once(SEPARATOR).filter(|_| has_images) {
+        match has_images.then(|| made.split_once(SEPARATOR)).flatten() {
             Some((message, more)) => {
                 push(out, message, false);
                 push(&mut images, more, false);
@@ -223,7 +219,7 @@ fn fragment<'a>(
 ) -> String {
     match &entry.message {
         Message::User { text, images } => user(text, images),
-        Message::Assistant(message) => assistant(message, reply.map_or(0, |(position, _)| position), quirks),
+        Message::Assistant(message) => assistant(message, ids.of_calls(reply, quirks.ids()), quirks),
         Message::Tool(result) => tool(result, &ids.of(result, reply, quirks.ids())),
     }
 }
@@ -253,11 +249,10 @@ fn user(text: &str, images: &[Image]) -> String {
     out
 }
 
-fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
+fn assistant(reply: &Reply, ids: &[Cow<'_, str>], quirks: Quirks) -> String {
     let mut out = String::with_capacity(256);
     out.push_str("{\"role\":\"assistant\",\"content\":");
-    let (text, mut calls) =
-        (reply.text(), reply.calls().zip(call_ids::of_reply(reply, position, quirks.ids())).peekable());
+    let (text, mut calls) = (reply.text(), reply.calls().zip(ids).peekable());
     let reasoning_text = reasoning::in_content(reply, quirks.reasoning);
     if !reasoning_text.is_empty() {
         push_parts(&mut out, &reasoning_text, &text);
@@ -274,7 +269,7 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
         out.push_str(",\"tool_calls\":[");
         for (index, (call, id)) in calls.enumerate() {
             out.push_str(if index == 0 { "{\"id\":" } else { ",{\"id\":" });
-            push_string(&mut out, &id);
+            push_string(&mut out, id);
             out.push_str(",\"type\":\"function\",\"function\":{\"name\":");
             push_string(&mut out, &call.name);
             out.push_str(",\"arguments\":");

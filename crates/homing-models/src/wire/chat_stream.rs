@@ -11,7 +11,8 @@ use super::{
     DeltaListener, EventText, StreamProgress,
     chat_chunk::{ChatChunk, ChatDelta, ContentText, FunctionDelta, MessageForm, arguments, parsed},
     event_text,
-    plain_chunk::{ContentFrame, JsonText, PlainCall, PlainChunk},
+    json_scanner::JsonText,
+    plain_chunk::{ChunkHead, ContentFrame, PlainCall, PlainChunk},
     read,
     reasoning::{FIELDS, IN_CONTENT},
     usage,
@@ -31,6 +32,8 @@ pub(crate) struct ChatDecoder {
     calls: Vec<(Option<u64>, String, usize)>,
     /// Reasoning details that are returned unchanged, by their index.
     details: Vec<Value>,
+    /// The beginning of the events so far.
+    head: Option<ChunkHead>,
     /// The form of the last event that had only content.
     frame: Option<ContentFrame>,
     filtered: bool,
@@ -45,6 +48,7 @@ impl ChatDecoder {
             draft,
             calls: Vec::new(),
             details: Vec::new(),
+            head: None,
             frame: None,
             filtered: false,
             refused: false,
@@ -67,10 +71,12 @@ impl ChatDecoder {
         {
             return self.draft.text(&content, on_delta);
         }
-        if let Some(chunk) = PlainChunk::read(&text) {
+        if let Some(chunk) = PlainChunk::read(&text, self.head.as_ref()) {
             let frame = ContentFrame::of(&text, &chunk);
+            let head = if self.head.is_none() { ChunkHead::of(&text, &chunk) } else { None };
             if let Some(progress) = self.take_plain(chunk, on_delta) {
                 self.frame = frame.or(self.frame.take());
+                self.head = self.head.take().or(head);
                 return progress.map(|progress| self.or_whole(progress));
             }
         }

@@ -10,6 +10,7 @@ mod chat_cache;
 mod chat_chunk;
 mod chat_stream;
 pub(crate) mod effort;
+mod json_scanner;
 mod plain_chunk;
 pub(crate) mod reasoning;
 mod reply_builder;

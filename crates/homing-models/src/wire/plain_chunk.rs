@@ -2,9 +2,10 @@
 //! It scans an event once and allocates nothing. Whatever it does not recognise, or finds malformed, is left to the complete types
 //! in `chat_chunk`, so it never decides that an event is wrong.
 
-use std::borrow::Cow;
-
-use super::{EventText, reasoning::FIELDS};
+use super::{
+    json_scanner::{JsonText, Scanner},
+    reasoning::FIELDS,
+};
 
 /// The parts of a chunk that matter.
 #[derive(Default)]
@@ -16,6 +17,8 @@ pub(super) struct PlainChunk<'a> {
     pub(super) reasoning: Option<(&'static str, JsonText<'a>)>,
     pub(super) call: Option<PlainCall<'a>>,
     pub(super) finish_reason: Option<&'a str>,
+    /// The end of the members before the choices, if only the model matters of them, and the keys that they have.
+    head: Option<(usize, Seen)>,
 }
 
 /// A piece of a call.
@@ -27,30 +30,21 @@ pub(super) struct PlainCall<'a> {
     pub(super) arguments: Option<JsonText<'a>>,
 }
 
-/// A JSON string whose escapes are not checked yet.
-#[derive(Clone, Copy)]
-pub(super) struct JsonText<'a> {
-    /// With its quotes.
-    quoted: &'a str,
-    has_escapes: bool,
-}
-
-impl<'a> JsonText<'a> {
-    /// The text; `None` if an escape is wrong.
-    pub(super) fn read(self) -> Option<Cow<'a, str>> {
-        if !self.has_escapes {
-            return Some(Cow::Borrowed(&self.quoted[1..self.quoted.len() - 1]));
-        }
-        serde_json::from_str::<EventText<'a>>(self.quoted).ok().map(|text| text.0)
-    }
-}
-
 impl<'a> PlainChunk<'a> {
-    /// Reads an event; `None` if it has another form.
-    pub(super) fn read(event: &'a str) -> Option<Self> {
-        let (mut chunk, mut scan, mut seen) = (Self::default(), Scanner { text: event, at: 0 }, Seen(0));
-        scan.members(|scan, key| match key {
+    /// Reads an event; `None` if it has another form. If it begins like `before`, that part is not read again, and the model, which
+    /// is in it, is left out.
+    pub(super) fn read(event: &'a str, before: Option<&ChunkHead>) -> Option<Self> {
+        let (mut chunk, mut scan, mut seen) = (Self::default(), Scanner::new(event), Seen(0));
+        let known = before.filter(|head| event.starts_with(&*head.text));
+        match known {
+            Some(head) => (scan.at, seen) = (head.text.len(), head.seen),
+            None => scan.open_object()?,
+        }
+        scan.rest_of_members(|scan, key| match key {
             "choices" => {
+                if chunk.usage.is_none() {
+                    chunk.head = Some((key.as_ptr() as usize - event.as_ptr() as usize - 1, seen));
+                }
                 seen.first(0)?;
                 scan.elements(|scan, at| if at == 0 { chunk.read_choice(scan) } else { None })
             }
@@ -73,7 +67,7 @@ impl<'a> PlainChunk<'a> {
             _ => scan.skip(0),
         })?;
         scan.space();
-        (scan.at == event.len()).then_some(chunk)
+        scan.rest().is_empty().then_some(chunk)
     }
 
     fn read_choice(&mut self, scan: &mut Scanner<'a>) -> Option<()> {
@@ -164,7 +158,22 @@ impl<'a> PlainCall<'a> {
     }
 }
 
+/// The beginning of an event up to its choices: ids, the time, the model. Most events of a stream have the same.
+pub(super) struct ChunkHead {
+    text: Box<str>,
+    seen: Seen,
+}
+
+impl ChunkHead {
+    /// The beginning of an event.
+    pub(super) fn of(event: &str, chunk: &PlainChunk<'_>) -> Option<Self> {
+        let (end, seen) = chunk.head?;
+        Some(Self { text: event.get(..end)?.into(), seen })
+    }
+}
+
 /// The keys that an object has had. A repeated one is an error, which is not reported here.
+#[derive(Clone, Copy)]
 struct Seen(u32);
 
 impl Seen {
@@ -193,201 +202,16 @@ impl ContentFrame {
 
     /// The content of an event with this frame.
     pub(super) fn content<'a>(&self, event: &'a str) -> Option<JsonText<'a>> {
-        let mut scan = Scanner { text: event.strip_prefix(&*self.before)?, at: 0 };
+        let mut scan = Scanner::new(event.strip_prefix(&*self.before)?);
         let content = scan.text()?;
-        (scan.text[scan.at..] == *self.after).then_some(content)
-    }
-}
-
-/// The bytes that end a part of a string without escapes: the quote, an escape, and those that a string must not contain.
-static ENDS_PLAIN_TEXT: [bool; 256] = {
-    let mut ends = [false; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        ends[control] = true;
-        control += 1;
-    }
-    ends[b'"' as usize] = true;
-    ends[b'\\' as usize] = true;
-    ends
-};
-
-/// Nesting of ignored values that is followed.
-const MAX_DEPTH: usize = 16;
-
-/// Reads JSON strictly, and gives up with `None`.
-struct Scanner<'a> {
-    text: &'a str,
-    at: usize,
-}
-
-impl<'a> Scanner<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn space(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    /// Reads this byte, after white space.
-    fn eat(&mut self, byte: u8) -> Option<()> {
-        self.space();
-        self.take(byte)
-    }
-
-    fn take(&mut self, byte: u8) -> Option<()> {
-        (self.peek() == Some(byte)).then(|| self.at += 1)
-    }
-
-    /// Reads an object; `read` must read the value of each key.
-    #[inline]
-    fn members(&mut self, mut read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
-        self.eat(b'{')?;
-        self.space();
-        if self.take(b'}').is_some() {
-            return Some(());
-        }
-        loop {
-            let key = self.plain()?;
-            self.eat(b':')?;
-            read(self, key)?;
-            self.space();
-            if self.take(b',').is_none() {
-                return self.take(b'}');
-            }
-        }
-    }
-
-    /// Reads an array; `read` must read each element.
-    #[inline]
-    fn elements(&mut self, mut read: impl FnMut(&mut Self, usize) -> Option<()>) -> Option<()> {
-        self.eat(b'[')?;
-        self.space();
-        if self.take(b']').is_some() {
-            return Some(());
-        }
-        for at in 0.. {
-            read(self, at)?;
-            self.space();
-            if self.take(b',').is_none() {
-                break;
-            }
-        }
-        self.take(b']')
-    }
-
-    /// Reads a string.
-    fn text(&mut self) -> Option<JsonText<'a>> {
-        self.eat(b'"')?;
-        let (start, mut has_escapes) = (self.at - 1, false);
-        loop {
-            let rest = self.text.as_bytes().get(self.at..)?;
-            self.at += rest.iter().position(|byte| ENDS_PLAIN_TEXT[usize::from(*byte)])?;
-            match self.text.as_bytes()[self.at] {
-                b'"' => break,
-                b'\\' => {
-                    has_escapes = true;
-                    self.at += 2;
-                }
-                _ => return None,
-            }
-        }
-        self.at += 1;
-        Some(JsonText { quoted: self.text.get(start..self.at)?, has_escapes })
-    }
-
-    /// Reads a string without escapes.
-    fn plain(&mut self) -> Option<&'a str> {
-        let text = self.text()?;
-        (!text.has_escapes).then(|| &text.quoted[1..text.quoted.len() - 1])
-    }
-
-    fn is_null(&mut self) -> bool {
-        self.space();
-        self.peek() == Some(b'n')
-    }
-
-    fn null(&mut self) -> Option<()> {
-        self.space();
-        self.word("null")
-    }
-
-    fn plain_or_null(&mut self) -> Option<Option<&'a str>> {
-        if self.is_null() { self.null().map(|()| None) } else { self.plain().map(Some) }
-    }
-
-    fn text_or_null(&mut self) -> Option<Option<JsonText<'a>>> {
-        if self.is_null() { self.null().map(|()| None) } else { self.text().map(Some) }
-    }
-
-    /// Reads an object as text.
-    fn object_or_null(&mut self) -> Option<Option<&'a str>> {
-        if self.is_null() {
-            return self.null().map(|()| None);
-        }
-        let start = self.at;
-        (self.peek() == Some(b'{')).then_some(())?;
-        self.skip(0)?;
-        Some(Some(&self.text[start..self.at]))
-    }
-
-    /// Reads a number without sign, fraction and exponent.
-    fn number(&mut self) -> Option<u64> {
-        self.space();
-        let start = self.at;
-        self.digits()?;
-        let digits = &self.text[start..self.at];
-        let is_plain = digits.len() < 19 && (digits.len() == 1 || !digits.starts_with('0'));
-        let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
-        if is_plain && is_whole { digits.parse().ok() } else { None }
-    }
-
-    fn digits(&mut self) -> Option<()> {
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
-        (self.at > start).then_some(())
-    }
-
-    fn word(&mut self, word: &str) -> Option<()> {
-        self.text[self.at..].starts_with(word).then(|| self.at += word.len())
-    }
-
-    /// Reads any value. Strings with escapes are not checked here, so they are not accepted.
-    fn skip(&mut self, depth: usize) -> Option<()> {
-        self.space();
-        match self.peek()? {
-            b'"' => self.plain().map(drop),
-            b'{' if depth < MAX_DEPTH => self.members(|scan, _| scan.skip(depth + 1)),
-            b'[' if depth < MAX_DEPTH => self.elements(|scan, _| scan.skip(depth + 1)),
-            b'n' => self.word("null"),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            b'0'..=b'9' => self.skip_number(),
-            _ => None,
-        }
-    }
-
-    fn skip_number(&mut self) -> Option<()> {
-        let start = self.at;
-        self.digits()?;
-        if self.at > start + 1 && self.text.as_bytes()[start] == b'0' {
-            return None;
-        }
-        if self.take(b'.').is_some() {
-            self.digits()?;
-        }
-        // An exponent is rare and may be out of range.
-        (!matches!(self.peek(), Some(b'e' | b'E'))).then_some(())
+        (scan.rest() == &*self.after).then_some(content)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use homing_core::model::Delta;
 
     use super::*;
@@ -413,7 +237,7 @@ mod tests {
         let (mut decoder, mut deltas) = (ChatDecoder::new(ReplyBuilder::default()), String::new());
         let mut on_delta = |delta: Delta<'_>| deltas.push_str(&format!("{delta:?};"));
         let progress = if is_plain {
-            decoder.take_plain(PlainChunk::read(event)?, &mut on_delta)?
+            decoder.take_plain(PlainChunk::read(event, None)?, &mut on_delta)?
         } else {
             let chunk: ChatChunk<'_> = serde_json::from_str(event).expect("what the plain reader accepts is valid");
             decoder.take_chunk(chunk, MessageForm::Delta, &mut on_delta)
@@ -436,14 +260,31 @@ mod tests {
     fn events_that_differ_in_their_content_only_are_recognised() {
         let event = |text: &str| format!(r#"{{"choices":[{{"delta":{{"content": {text}}},"finish_reason":null}}]}}"#);
         let first = event(r#""a""#);
-        let frame = ContentFrame::of(&first, &PlainChunk::read(&first).unwrap()).unwrap();
+        let frame = ContentFrame::of(&first, &PlainChunk::read(&first, None).unwrap()).unwrap();
         let content = |event: &str| frame.content(event).and_then(JsonText::read).map(Cow::into_owned);
         assert_eq!(content(&event(r#""b \n \"c\"""#)).as_deref(), Some("b \n \"c\""));
         for other in [r#""a","role":"x""#, r#""a" "#, "null", r#""\x""#, "\"\u{1}\"", r#"["a"]"#] {
             assert_eq!(content(&event(other)), None, "{other}");
         }
         let stop = first.replace("null", "\"stop\"");
-        assert!(ContentFrame::of(&stop, &PlainChunk::read(&stop).unwrap()).is_none());
+        assert!(ContentFrame::of(&stop, &PlainChunk::read(&stop, None).unwrap()).is_none());
+    }
+
+    #[test]
+    fn beginning_that_was_read_before_is_not_read_again() {
+        let head = |event: &str| ChunkHead::of(event, &PlainChunk::read(event, None).unwrap());
+        let first = r#"{"id":"c","model":"m", "choices":[{"delta":{"content":"a"}}]}"#;
+        let known = head(first).unwrap();
+        assert_eq!(&*known.text, r#"{"id":"c","model":"m", "#);
+        let last = r#"{"id":"c","model":"m", "choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"a":1}}"#;
+        let chunk = PlainChunk::read(last, Some(&known)).unwrap();
+        assert_eq!((chunk.model, chunk.finish_reason, chunk.usage), (None, Some("stop"), Some(r#"{"a":1}"#)));
+        let other = PlainChunk::read(r#"{"id":"d","model":"n","choices":[]}"#, Some(&known)).unwrap();
+        assert_eq!(other.model, Some("n"));
+        for wrong in [r#"{"id":"c","model":"m", }"#, r#"{"id":"c","model":"m", "choices":[],"model":"n"}"#] {
+            assert!(PlainChunk::read(wrong, Some(&known)).is_none(), "{wrong}");
+        }
+        assert!(head(r#"{"usage":{},"choices":[]}"#).is_none(), "its usage would be lost");
     }
 
     #[test]

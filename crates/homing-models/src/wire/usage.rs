@@ -1,8 +1,9 @@
 //! Parses the usage that providers report. Implausible numbers count as missing.
 
 use homing_core::message::Usage;
-use serde::Deserialize;
 use serde_json::Value;
+
+use super::json_scanner::Scanner;
 
 /// More tokens than any request can have; larger numbers are errors.
 pub(crate) const MAX_TOKENS: u64 = 100_000_000;
@@ -28,59 +29,8 @@ fn unknown() -> Usage {
     Usage::default().estimated(true)
 }
 
-/// The usage of a chat completion as most servers report it.
-#[derive(Deserialize)]
-struct CommonUsage {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    #[serde(default)]
-    total_tokens: Option<u64>,
-    #[serde(default)]
-    prompt_tokens_details: Option<PromptDetails>,
-    #[serde(default)]
-    completion_tokens_details: Option<CompletionDetails>,
-    #[serde(default)]
-    prompt_cache_hit_tokens: Option<u64>,
-    #[serde(default)]
-    cached_tokens: Option<u64>,
-    #[serde(default)]
-    num_cached_tokens: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-struct PromptDetails {
-    #[serde(default)]
-    cached_tokens: Option<u64>,
-    #[serde(default)]
-    cache_write_tokens: Option<u64>,
-}
-
-#[derive(Default, Deserialize)]
-struct CompletionDetails {
-    #[serde(default)]
-    reasoning_tokens: Option<u64>,
-}
-
-impl CommonUsage {
-    fn counts(self) -> Option<ChatCounts> {
-        let (prompt, completion) =
-            (self.prompt_tokens_details.unwrap_or_default(), self.completion_tokens_details.unwrap_or_default());
-        let cached = [self.prompt_cache_hit_tokens, self.cached_tokens, self.num_cached_tokens];
-        let cached = cached.into_iter().chain([prompt.cached_tokens]).flatten().max().unwrap_or(0);
-        let counts = ChatCounts {
-            input: self.prompt_tokens,
-            output: self.completion_tokens,
-            total: self.total_tokens.unwrap_or(0),
-            reasoning: completion.reasoning_tokens.unwrap_or(0),
-            cached,
-            cache_write: prompt.cache_write_tokens.unwrap_or(0),
-        };
-        let all = [counts.input, counts.output, counts.total, counts.reasoning, counts.cached, counts.cache_write];
-        all.iter().all(|count| *count < MAX_TOKENS).then_some(counts)
-    }
-}
-
 /// The plausible counts of a chat completion.
+#[derive(Default)]
 struct ChatCounts {
     input: u64,
     output: u64,
@@ -91,6 +41,38 @@ struct ChatCounts {
 }
 
 impl ChatCounts {
+    /// Reads the form that most servers report; `None` if it is another one, or a count is implausible.
+    fn read(json: &str) -> Option<Self> {
+        let (mut counts, mut scan) = (Self::default(), Scanner::new(json));
+        let (mut input, mut output) = (None, None);
+        scan.members(|scan, key| match key {
+            "prompt_tokens" => scan.number().map(|count| input = Some(count)),
+            "completion_tokens" => scan.number().map(|count| output = Some(count)),
+            "total_tokens" => scan.number_or_null().map(|count| counts.total = count),
+            "prompt_cache_hit_tokens" | "cached_tokens" | "num_cached_tokens" => counts.read_cached(scan),
+            "prompt_tokens_details" => scan.members_or_null(|scan, key| match key {
+                "cached_tokens" => counts.read_cached(scan),
+                "cache_write_tokens" => scan.number_or_null().map(|count| counts.cache_write = count),
+                _ => scan.skip(0),
+            }),
+            "completion_tokens_details" => scan.members_or_null(|scan, key| match key {
+                "reasoning_tokens" => scan.number_or_null().map(|count| counts.reasoning = count),
+                _ => scan.skip(0),
+            }),
+            _ => scan.skip(0),
+        })?;
+        (counts.input, counts.output) = (input?, output?);
+        let Self { input, output, total, reasoning, cached, cache_write } = counts;
+        let is_plausible =
+            [input, output, total, reasoning, cached, cache_write].iter().all(|count| *count < MAX_TOKENS);
+        (is_plausible && scan.rest().trim().is_empty()).then_some(counts)
+    }
+
+    /// Reads one of the numbers of cached tokens. Servers that report several repeat the same.
+    fn read_cached(&mut self, scan: &mut Scanner<'_>) -> Option<()> {
+        scan.number_or_null().map(|count| self.cached = self.cached.max(count))
+    }
+
     fn usage(self) -> Usage {
         let Self { input, mut output, reasoning, .. } = self;
         // Some providers do not include reasoning in the output; the total shows which do.
@@ -106,8 +88,7 @@ impl ChatCounts {
 
 /// Usage of a chat completion, as JSON. The common form is read without building a value.
 pub(super) fn of_chat_text(json: &str) -> Usage {
-    let common = serde_json::from_str::<CommonUsage>(json).ok().and_then(CommonUsage::counts);
-    match common {
+    match ChatCounts::read(json) {
         Some(counts) => counts.usage(),
         None => of_chat(&serde_json::from_str(json).unwrap_or_default()),
     }

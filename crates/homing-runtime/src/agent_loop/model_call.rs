@@ -5,6 +5,7 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     future::Future,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,6 +23,7 @@ use homing_core::{
     tool_names,
 };
 use tokio::sync::OwnedMutexGuard;
+use uuid::Uuid;
 
 use crate::{
     agent_loop::{
@@ -66,35 +68,35 @@ impl ModelCalls {
     /// Waits until a call may be made, and reserves its worst case. Waits are boxed, because most calls need none of them.
     pub(crate) async fn reserve(
         &self,
-        purpose: Purpose,
-        nudge: Option<String>,
+        purpose: &Purpose,
+        nudge: Option<&str>,
     ) -> Result<Reserved<CallPermit>, Interrupt> {
-        if let Some(step) = self.land_if_time_is_short(&purpose) {
+        if let Some(step) = self.land_if_time_is_short(purpose) {
             return Ok(Reserved::Instead(step));
         }
-        let model = self.choose_model(&purpose)?;
+        let model = self.choose_model(purpose)?;
         self.scheduler.back_off().await?;
         let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
-        let mut request = PreparedRequest::new(&self.run, model, &purpose, nudge.as_deref());
-        if let Some(step) = self.compact_if_too_long(&request, &purpose) {
+        let mut request = PreparedRequest::new(&self.run, model, purpose, nudge);
+        if let Some(step) = self.compact_if_too_long(&request, purpose) {
             return Ok(Reserved::Instead(step));
         }
         cache_wait::wait_for_sibling(&self.run, &self.scheduler, &*request.model, request.tools.as_deref()).await?;
         let (mut wait, mut admission) = (BudgetWait::new(&self.run), None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
-            if let Some(step) = self.land_if_time_is_short(&purpose) {
+            if let Some(step) = self.land_if_time_is_short(purpose) {
                 return Ok(Reserved::Instead(step));
             }
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
             let settlement = self.reservations.next_settlement();
             tokio::pin!(settlement);
             settlement.as_mut().enable();
-            request = self.fit_to_budget(request, &purpose, nudge.as_deref());
+            request = self.fit_to_budget(request, purpose, nudge);
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
                 match self.queue_to_start().filter(|_| admission.is_none()) {
                     Some(turn) => admission = Box::pin(self.wait_to_start(turn, &mut wait)).await?,
-                    None => Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?,
+                    None => Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?,
                 }
                 continue;
             }
@@ -108,18 +110,18 @@ impl ModelCalls {
                 max_output,
                 hold,
                 landing,
-                ..request.asked(purpose.clone(), nudge.clone())
+                ..request.asked(purpose.clone(), nudge.map(str::to_owned))
             };
-            match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
+            match self.reservations.reserve(request.size, &request.rates, ask).await? {
                 ReserveResult::Reserved(reserved) => {
                     let streamed = Streamed::new();
                     let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
-                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
+                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(purpose, &request, hit))),
                 ReserveResult::Later => {
                     drop(slots);
-                    Box::pin(self.wait_for_budget(settlement, &purpose, &mut wait)).await?;
+                    Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?;
                 }
             }
         }
@@ -210,7 +212,7 @@ impl ModelCalls {
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
         let reply = request.model.reply(model_request, &on_delta);
-        let reply = self.scheduler.working(self.marking(permit, reply)).await;
+        let reply = self.scheduler.working(pin!(self.marking(permit, reply))).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         let reply =
             reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)));
@@ -237,7 +239,7 @@ impl ModelCalls {
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
         self.run.live_run.first_reply.cancel();
-        let (progress, is_marked) = (permit.streamed.progress(), permit.streamed.is_marked());
+        let is_marked = permit.streamed.is_marked();
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(*permit.reserved, reply, permit.streamed.first_token_ms());
@@ -250,7 +252,7 @@ impl ModelCalls {
             self.scheduler.pause_provider(&permit.rate_limiter, *wait_ms);
         }
         let out_of_time = failure.error == ModelError::OutOfTime;
-        self.reservations.settle_failure(*permit.reserved, failure, progress);
+        self.reservations.settle_failure(*permit.reserved, failure, permit.streamed.progress());
         self.unmark(is_marked);
         self.scheduler.check_stopped()?;
         if out_of_time { Err(self.scheduler.time_is_up()) } else { Ok(()) }
@@ -375,7 +377,8 @@ fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> Tran
 /// Identifies the next reply of a run to the provider.
 fn call_key(run: &Run) -> String {
     let mut key = String::with_capacity(48);
-    let _ = write!(key, "{}:{}", run.id, run.own.turns + 1);
+    key.push_str(run.id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+    let _ = write!(key, ":{}", run.own.turns + 1);
     key
 }
 

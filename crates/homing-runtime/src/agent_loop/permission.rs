@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use homing_core::{
     authority::Decision,
     fact::CallRefusal,
-    hooks::{HookCall, HookDecision},
+    hooks::{HookCall, HookDecision, Hooks},
     question::{Answer, Question, RequestedCall},
     rule::{Rule, Subject, Subjects},
     taint::{TaintMode, uses_network},
@@ -87,9 +87,21 @@ impl CallPermissions {
         args: &Value,
     ) -> Result<AllowedCall, CallError> {
         let by = self.apply_rules(tool, context, args).await?;
-        let Some(hooks) = &self.run.runtime.parts.hooks else {
-            return Ok(AllowedCall { changed: None, by, notes: Vec::new() });
-        };
+        match &self.run.runtime.parts.hooks {
+            // Boxed, because few hosts have hooks.
+            Some(hooks) => Box::pin(self.apply_hooks(&**hooks, tool, context, args, by)).await,
+            None => Ok(AllowedCall { changed: None, by, notes: Vec::new() }),
+        }
+    }
+
+    async fn apply_hooks(
+        &self,
+        hooks: &dyn Hooks,
+        tool: &dyn Tool,
+        context: &ToolContext,
+        args: &Value,
+        by: String,
+    ) -> Result<AllowedCall, CallError> {
         let call = HookCall { tool: tool.spec().name.clone(), args: args.clone() };
         let decision = self.scheduler.working(hooks.before_call(&self.run.hook_run(), &call)).await?;
         match decision {
@@ -104,7 +116,7 @@ impl CallPermissions {
             HookDecision::Ask { why } => {
                 let text = question_text(tool, context, &tool.subjects(context, args), args, Some(&why));
                 let question = asked_about(tool, context, args, text).rule(HOOK.to_owned());
-                self.request_approval(&*context.host, question, &[]).await?;
+                Box::pin(self.request_approval(&*context.host, question, &[])).await?;
                 Ok(AllowedCall { changed: None, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -120,7 +132,8 @@ impl CallPermissions {
             Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                self.ask_about_call(tool, context, &subjects, args, (None, by.clone())).await?;
+                // Boxed like all questions, because few calls need one.
+                Box::pin(self.ask_about_call(tool, context, &subjects, args, (None, by.clone()))).await?;
                 Ok(format!("the user; {by}"))
             }
         }
@@ -151,7 +164,7 @@ impl CallPermissions {
             return Err(RefusedCall::denied(format!("{why}, so it may not use the network")).into());
         }
         let rule = format!("{name} (untrusted content and secrets)");
-        let asked = self.ask_about_call(tool, context, subjects, args, (Some(&why), rule)).await;
+        let asked = Box::pin(self.ask_about_call(tool, context, subjects, args, (Some(&why), rule))).await;
         asked.map_err(|error| match error {
             CallError::Refused(refused) => RefusedCall { text: format!("{why}; {}", refused.text), ..refused }.into(),
             interrupted @ CallError::Interrupted(_) => interrupted,

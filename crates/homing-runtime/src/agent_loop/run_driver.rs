@@ -259,7 +259,7 @@ impl RunDriver {
 impl Ledger for RunDriver {
     type Permit = CallPermit;
 
-    async fn reserve(&self, purpose: Purpose, nudge: Option<String>) -> Result<Reserved<CallPermit>, Interrupt> {
+    async fn reserve(&self, purpose: &Purpose, nudge: Option<&str>) -> Result<Reserved<CallPermit>, Interrupt> {
         self.observation.show_news().await;
         self.model_calls.reserve(purpose, nudge).await
     }

@@ -1,6 +1,6 @@
 //! Carries out tool calls: permission, the record of their beginning, execution, the record of their result.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use homing_core::{
@@ -67,13 +67,18 @@ impl ToolCalls {
 
     async fn call(&self, slot: &Arc<CallSlot>, state: CallState) -> Result<(), Interrupt> {
         let Some((name, args)) = self.recorder.resolve_or_refuse(&state) else { return Ok(()) };
-        if call_kind(&name) == CallKind::Answer {
-            self.accept_answer(&state, args);
-            return Ok(());
-        }
-        if let Some(found) = self.search(&name, &args) {
-            self.recorder.returned(&state, &name, found, Some(CallRefusal::NoTool));
-            return Ok(());
+        match call_kind(&name) {
+            CallKind::Answer => {
+                self.accept_answer(&state, args);
+                return Ok(());
+            }
+            CallKind::Search => {
+                if let Some(found) = self.search(&name, &args) {
+                    self.recorder.returned(&state, &name, found, Some(CallRefusal::NoTool));
+                    return Ok(());
+                }
+            }
+            CallKind::Delegation | CallKind::Tool => (),
         }
         match self.carry_out(slot, &state, &name, args).await {
             Ok(output) => {
@@ -90,7 +95,7 @@ impl ToolCalls {
 
     /// Searches the tools that are offered on demand, or the agents. A tool of the host with the same name is not a search.
     fn search(&self, name: &str, args: &Value) -> Option<ToolOutput> {
-        if call_kind(name) != CallKind::Search || self.run.runtime.tool(name).is_some() {
+        if self.run.runtime.tool(name).is_some() {
             return None;
         }
         if name == tool_names::FIND_TOOLS {
@@ -149,7 +154,11 @@ impl ToolCalls {
     ) -> Result<ToolOutput, Interrupt> {
         let work = AssertUnwindSafe(tool.call(context, args)).catch_unwind();
         tokio::pin!(work);
-        let done = match self.scheduler.working(self.scheduler.before_landing(&mut work)).await {
+        let done = {
+            let before_landing = pin!(self.scheduler.before_landing(&mut work));
+            self.scheduler.working(before_landing).await
+        };
+        let done = match done {
             Ok(Some(done)) => done,
             Ok(None) | Err(_) => {
                 host.stop.cancel();

@@ -31,10 +31,11 @@ impl Delegation {
     /// instead, and follows it itself.
     pub(crate) fn forked_skill(&self, state: &CallState) -> Option<SkillCard> {
         let Args::Json(args) = &state.call.args else { return None };
+        let skills = self.run.runtime.parts.skills.as_ref()?;
         if tool_names::canonical(&state.call.name) != Some(tool_names::SKILL) {
             return None;
         }
-        let card = self.run.runtime.parts.skills.as_ref()?.card(named_in(args)?.0)?;
+        let card = skills.card(named_in(args)?.0)?;
         if !card.settings.fork || !card.settings.offered_to.includes_models() {
             return None;
         }

@@ -32,10 +32,17 @@ impl CountGrant {
     /// # Errors
     /// Fails with the limit if it is reached.
     async fn new(tree: &Arc<LiveTree>, run: Uuid, counted: Limit) -> Result<Result<Self, LimitHit>, JournalError> {
-        let grant = |share| Ok(Ok(Self { tree: tree.clone(), run, share }));
         if !shares_limits(tree) {
-            return grant(None);
+            return Ok(Ok(Self { tree: tree.clone(), run, share: None }));
         }
+        Box::pin(Self::new_shared(tree, run, counted)).await
+    }
+
+    async fn new_shared(
+        tree: &Arc<LiveTree>,
+        run: Uuid,
+        counted: Limit,
+    ) -> Result<Result<Self, LimitHit>, JournalError> {
         let one = match counted {
             Limit::Children => Share { children: 1, ..Share::default() },
             _ => Share { tool_calls: 1, ..Share::default() },
@@ -46,7 +53,7 @@ impl CountGrant {
             refusal = reserve_share(tree, run, one).await?;
         }
         match refusal {
-            None => grant(Some(one)),
+            None => Ok(Ok(Self { tree: tree.clone(), run, share: Some(one) })),
             Some(Refusal(Some(hit))) => Ok(Err(hit)),
             Some(Refusal(None)) => Err(JournalError::Fenced { tree: tree.id }),
         }

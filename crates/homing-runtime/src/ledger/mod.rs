@@ -94,10 +94,10 @@ impl Reservations {
     pub(crate) async fn reserve(
         &self,
         size: AskSize,
-        rates: Rates,
+        rates: &Rates,
         ask: impl FnOnce(u64, Reservation, Reservation) -> Asked,
     ) -> Result<ReserveResult, Interrupt> {
-        let account = match self.reserve_at_account(size, &rates).await? {
+        let account = match self.reserve_at_account(size, rates).await? {
             AccountFit::NotNeeded => None,
             AccountFit::Held(held) => Some(held),
             AccountFit::Later => return Ok(ReserveResult::Later),
@@ -105,7 +105,7 @@ impl Reservations {
         };
         let output = account.as_ref().map_or(size.output, |account| account.max_output);
         let size = AskSize { output, ..size };
-        let slice = match self.reserve_slice(size, &rates).await? {
+        let slice = match self.reserve_slice(size, rates).await? {
             SliceFit::NotNeeded => None,
             SliceFit::Held(slice) => Some(slice),
             SliceFit::Not(fit) => return Ok(self.not_reserved(account, fit)),
@@ -113,7 +113,7 @@ impl Reservations {
         let size = AskSize { output: slice.as_ref().map_or(size.output, |slice| slice.max_output), ..size };
         let mut recorded = None;
         let reserved = self.tree.record_if(self.live_run.run, |tree| {
-            let fit = tree.ledger().fit(self.live_run.run, size, &rates);
+            let fit = tree.ledger().fit(self.live_run.run, size, rates);
             match self.within_slice(tree, slice.as_ref(), fit) {
                 Fit::Fits { max_output, hold, landing } => {
                     let asked = Arc::new(ask(max_output, hold, landing));
@@ -127,7 +127,7 @@ impl Reservations {
             Ok(commit) => {
                 commit.await?;
                 let asked = recorded.expect("a successful record has set it");
-                Ok(ReserveResult::Reserved(Box::new(ReservedCall { asked, rates, account })))
+                Ok(ReserveResult::Reserved(Box::new(ReservedCall { asked, rates: rates.clone(), account })))
             }
             Err(fit) => Ok(self.not_reserved(account, fit)),
         }
@@ -164,6 +164,11 @@ impl Reservations {
     async fn reserve_at_account(&self, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
         let account = self.tree.read_run(self.live_run.run, |run| run.spawned.account.clone());
         let Some(account) = account else { return Ok(AccountFit::NotNeeded) };
+        // Boxed, because few runs have an account.
+        Box::pin(self.hold_at_account(account, size, rates)).await
+    }
+
+    async fn hold_at_account(&self, account: String, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
         // As at an ancestor, the output shrinks before the call waits.
         let mut fit = AccountFit::NotNeeded;
         for output in [size.output, size.floor.min(size.output)] {

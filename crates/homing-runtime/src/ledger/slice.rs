@@ -36,6 +36,10 @@ impl Reservations {
         if !shares_limits(&self.tree) {
             return Ok(SliceFit::NotNeeded);
         }
+        Box::pin(self.reserve_shared(size, rates)).await
+    }
+
+    async fn reserve_shared(&self, size: AskSize, rates: &Rates) -> Result<SliceFit, Interrupt> {
         let run = self.live_run.run;
         for _ in 0..3 {
             match self.fit(size, rates) {

@@ -68,14 +68,15 @@ impl Scheduler {
         Self { tree, live_run, run_slots, ids, max_backoff, lane }
     }
 
-    /// Awaits something that counts as the run's own work.
-    pub(crate) async fn working<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
-        self.until(|| self.working_time_left(), work).await
+    /// Awaits something that counts as the run's own work. Its future keeps `work` twice, so that large futures should be pinned by
+    /// the caller; so do those of `waiting` and `before_landing`.
+    pub(crate) fn working<T>(&self, work: impl Future<Output = T>) -> impl Future<Output = Result<T, Interrupt>> {
+        self.until(move || self.working_time_left(), work)
     }
 
     /// Awaits something that does not: a slot, a provider, other runs, the user.
-    pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> Result<T, Interrupt> {
-        self.until(|| self.time_left(), wait).await
+    pub(crate) fn waiting<T>(&self, wait: impl Future<Output = T>) -> impl Future<Output = Result<T, Interrupt>> {
+        self.until(move || self.time_left(), wait)
     }
 
     async fn until<T>(

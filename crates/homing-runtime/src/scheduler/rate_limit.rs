@@ -64,6 +64,9 @@ impl RateLimiter {
     pub(crate) fn pause(&self, clock: &dyn Clock, ids: &dyn IdSource, journal: &dyn Journal) -> Option<Duration> {
         let here = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = here.max(journal.rate_limited_until(&self.name).unwrap_or(0));
+        if until == 0 {
+            return None;
+        }
         let left = until.checked_sub(clock.now_ms()).filter(|left| *left > 0)?;
         let jitter = ids.roll((left / 10).clamp(50, 2_000));
         Some(Duration::from_millis(left + jitter))
