@@ -229,7 +229,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// What a tree has recorded before a subscription.
+/// The facts that a tree has published before a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Past {
     /// Nothing: all facts will be live events, so the journal need not be read.
