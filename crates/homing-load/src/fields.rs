@@ -241,7 +241,14 @@ const TABLE: &[(&str, Field)] = &[
 
 /// Normalises a key: lower case, without `-`, `_` and spaces.
 pub(crate) fn fold(key: &str) -> String {
-    key.chars().filter(|character| !matches!(character, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+    let letters = key.chars().filter(|character| !matches!(character, '-' | '_' | ' '));
+    let mut folded = String::with_capacity(key.len());
+    if key.is_ascii() {
+        folded.extend(letters.map(|letter| letter.to_ascii_lowercase()));
+    } else {
+        folded.extend(letters.flat_map(char::to_lowercase));
+    }
+    folded
 }
 
 /// The field that a folded key names.

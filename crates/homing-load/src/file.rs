@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use memchr::memchr;
+
 use crate::{diagnostics::Diagnostics, node::Position};
 
 /// The maximum size of an agent or skill file in bytes.
@@ -102,7 +104,7 @@ pub(crate) fn decode(bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<St
             }
         },
     };
-    if let Some(at) = text.find('\0') {
+    if let Some(at) = memchr(b'\0', text.as_bytes()) {
         diagnostics.error(position_after(&text.as_bytes()[..at]), "", "the file contains NUL bytes", "save it as text");
         return None;
     }
@@ -113,7 +115,8 @@ pub(crate) fn decode(bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<St
             rest.to_owned()
         }
     };
-    Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
+    let has_returns = memchr(b'\r', text.as_bytes()).is_some();
+    Some(if has_returns { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, diagnostics: &mut Diagnostics) -> Option<String> {

@@ -151,7 +151,7 @@ fn read(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) ->
             let node = toml_nodes::parse(text).map_err(|error| (error.position, error.message));
             document(node, context, diagnostics)
         }
-        _ if context.path.ends_with(".roomodes") || context.path.ends_with(".kilocodemodes") => {
+        "" if context.path.ends_with(".roomodes") || context.path.ends_with(".kilocodemodes") => {
             document(yaml_or_json(text), context, diagnostics)
         }
         _ => markdown(text, context, diagnostics),
@@ -456,8 +456,10 @@ fn one<'a>(
 
 /// The names of the MCP servers that a file defines.
 fn servers(entries: &[NodeEntry]) -> Vec<String> {
-    let is_servers = |entry: &&NodeEntry| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
-    let servers = entries.iter().filter(is_servers).filter_map(|entry| entry.value.entries()).flatten();
+    let is_servers = |entry: &NodeEntry| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
+    // Few values are maps, and looking up a key costs more.
+    let maps = entries.iter().filter_map(|entry| Some((entry, entry.value.entries()?)));
+    let servers = maps.filter(|(entry, _)| is_servers(entry)).flat_map(|(_, servers)| servers);
     servers.map(|server| server.key.clone()).collect()
 }
 

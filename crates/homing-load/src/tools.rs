@@ -5,6 +5,7 @@ use homing_core::{
     rule::Rule,
     tool_names::{self, canonical},
 };
+use memchr::memmem;
 
 use crate::{
     diagnostics::Diagnostics,
@@ -157,12 +158,14 @@ pub(crate) fn named(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> 
 
 /// Adds the position of each piece of a one-line text.
 fn placed(pieces: Vec<String>, text: &str, position: Position) -> Vec<ToolItem> {
-    let mut from = 0;
+    let is_line = !text.contains('\n');
+    let (mut rest, mut column) = (text, position.column);
     let mut place = |piece: &str| {
-        let at = text[from..].find(piece).filter(|_| !text.contains('\n'))? + from;
-        from = at + piece.len();
-        let column = position.column + u32::try_from(text[..at].chars().count()).ok()?;
-        Some(Position { column, ..position })
+        let at = memmem::find(rest.as_bytes(), piece.as_bytes()).filter(|_| is_line)?;
+        let found = Position { column: column + width(&rest[..at]), ..position };
+        column = found.column + width(piece);
+        rest = &rest[at + piece.len()..];
+        Some(found)
     };
     pieces
         .into_iter()
@@ -173,9 +176,13 @@ fn placed(pieces: Vec<String>, text: &str, position: Position) -> Vec<ToolItem> 
         .collect()
 }
 
+fn width(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(0)
+}
+
 fn item(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem> {
     match node.text() {
-        Some(text) => pieces(text, ',').into_iter().map(|piece| (piece, node.position)).collect(),
+        Some(text) => pieces(text, ',').into_iter().map(|piece| (piece.to_owned(), node.position)).collect(),
         None => {
             let message = format!("{} inside `{field}` was ignored: each entry must be one name", node.noun());
             diagnostics.warn(node.position, field, message, "write the names in one flat list");
@@ -188,32 +195,30 @@ fn item(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem
 pub(crate) fn words(text: &str) -> Vec<String> {
     let text = text.trim().trim_start_matches('[').trim_end_matches(']');
     let listed = text.lines().map(|line| line.trim().trim_start_matches("- ")).collect::<Vec<_>>().join(",");
-    let parts = pieces(&listed, ',');
-    match parts.as_slice() {
-        [one] if one.contains(' ') && canonical(one).is_none() && !tool_names::lacks_counterpart(one) => {
-            pieces(one, ' ')
-        }
-        _ => parts,
+    let mut parts = pieces(&listed, ',');
+    if let [one] = *parts.as_slice()
+        && one.contains(' ')
+        && canonical(one).is_none()
+        && !tool_names::lacks_counterpart(one)
+    {
+        parts = pieces(one, ' ');
     }
+    parts.into_iter().map(str::to_owned).collect()
 }
 
 /// Splits at `separator` outside of parentheses and drops empty pieces.
-fn pieces(text: &str, separator: char) -> Vec<String> {
-    let (mut depth, mut out) = (0_i32, vec![String::new()]);
-    for character in text.chars() {
+fn pieces(text: &str, separator: char) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let separates = |character: char| {
         match character {
             '(' => depth += 1,
             ')' => depth -= 1,
             _ => (),
         }
-        if character == separator && depth <= 0 {
-            out.push(String::new());
-        } else if let Some(last) = out.last_mut() {
-            last.push(character);
-        }
-    }
-    let pieces = out.iter().map(|piece| piece.trim().trim_matches(['"', '\'']));
-    pieces.filter(|piece| !piece.is_empty()).map(str::to_owned).collect()
+        character == separator && depth <= 0
+    };
+    let pieces = text.split(separates).map(|piece| piece.trim().trim_matches(['"', '\'']));
+    pieces.filter(|piece| !piece.is_empty()).collect()
 }
 
 /// Reads a list that allows. `None` means all tools.

@@ -202,8 +202,15 @@ impl Events {
     }
 
     /// Subscribes to the runs within `top`, from the fact at position `from` on.
-    pub(crate) fn new(records: TreeRecords, receiver: broadcast::Receiver<Event>, top: Place, from: u64) -> Self {
-        let feed = Feed { records, receiver, top, next_seq: from, backlog: VecDeque::new(), has_gap: true };
+    pub(crate) fn new(
+        records: TreeRecords,
+        receiver: broadcast::Receiver<Event>,
+        past: Past,
+        top: Place,
+        from: u64,
+    ) -> Self {
+        let has_gap = past == Past::Recorded;
+        let feed = Feed { records, receiver, top, next_seq: from, backlog: VecDeque::new(), has_gap };
         Self(Box::pin(stream::unfold(feed, async |mut feed| feed.next().await.map(|event| (event, feed)))))
     }
 }
@@ -220,6 +227,15 @@ impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
     }
+}
+
+/// The facts that a tree has published before a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Nothing: all facts will be live events, so the journal need not be read.
+    Empty,
+    /// Facts, perhaps.
+    Recorded,
 }
 
 /// The recorded facts of one tree, from the journal or, if it stores nothing, from memory.
@@ -324,7 +340,7 @@ mod tests {
         records.iter().for_each(|record| kept.keep(record));
         // The sender is gone, as it is once a tree has ended.
         let receiver = broadcast::Sender::new(1).subscribe();
-        let events = Events::new(kept, receiver, Place::root(), from);
+        let events = Events::new(kept, receiver, Past::Recorded, Place::root(), from);
         let seq = |event: Event| match event {
             Event::Fact(record) => record.seq,
             Event::Transient(_) | Event::Missed(_) => panic!("only facts are recorded"),

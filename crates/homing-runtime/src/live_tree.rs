@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Clock,
-    event::{Event, Events, Transient, TransientKind, TreeRecords},
+    event::{Event, Events, Past, Transient, TransientKind, TreeRecords},
     journal::{Commit, Journal, JournalError},
     live_run::LiveRun,
     segment::Segment,
@@ -56,7 +56,7 @@ pub(crate) struct LiveTree {
 /// The subscribers of a tree. The channel is allocated on the first subscription, because most of ten thousand trees
 /// have no subscriber.
 enum Subscribers {
-    None,
+    None(Past),
     Some(broadcast::Sender<Event>),
     /// The tree has ended, and so have the subscribers' streams.
     Closed,
@@ -72,13 +72,15 @@ impl LiveTree {
         secrets: Secrets,
         segment: Option<Segment>,
     ) -> Arc<Self> {
+        // Records of other segments are not published here.
+        let past = if fold.next_seq() == 0 && segment.is_none() { Past::Empty } else { Past::Recorded };
         Arc::new(Self {
             id,
             epoch,
             segment,
             fold: Mutex::new(fold),
             live_runs: Mutex::default(),
-            subscribers: Mutex::new(Subscribers::None),
+            subscribers: Mutex::new(Subscribers::None(past)),
             settled: Notify::new(),
             records: TreeRecords::new(id, journal.clone()),
             answered: Notify::new(),
@@ -228,8 +230,10 @@ impl LiveTree {
     pub(crate) fn publish(&self, record: &Arc<Record>) {
         let mut subscribers = self.subscribers();
         self.records.keep(record);
-        if let Subscribers::Some(sender) = &*subscribers {
-            let _ = sender.send(Event::Fact(record.clone()));
+        match &mut *subscribers {
+            Subscribers::None(past) => *past = Past::Recorded,
+            Subscribers::Some(sender) => _ = sender.send(Event::Fact(record.clone())),
+            Subscribers::Closed => (),
         }
         if record.run == self.id && matches!(record.fact, Fact::Ended(_)) {
             *subscribers = Subscribers::Closed;
@@ -249,16 +253,16 @@ impl LiveTree {
     /// Subscribes to the runs within `top`, from the fact at position `from` on.
     pub(crate) fn subscribe(&self, top: Place, from: u64) -> Events {
         let mut subscribers = self.subscribers();
-        let receiver = match &*subscribers {
-            Subscribers::Some(sender) => sender.subscribe(),
-            Subscribers::None => {
-                let (sender, receiver) = broadcast::channel(BACKLOG);
+        let (receiver, past) = match &*subscribers {
+            Subscribers::Some(sender) => (sender.subscribe(), Past::Recorded),
+            Subscribers::None(past) => {
+                let (past, (sender, receiver)) = (*past, broadcast::channel(BACKLOG));
                 *subscribers = Subscribers::Some(sender);
-                receiver
+                (receiver, past)
             }
-            Subscribers::Closed => broadcast::Sender::new(1).subscribe(),
+            Subscribers::Closed => (broadcast::Sender::new(1).subscribe(), Past::Recorded),
         };
-        Events::new(self.records.clone(), receiver, top, from)
+        Events::new(self.records.clone(), receiver, past, top, from)
     }
 
     /// Ends the streams of subscribers, because nothing more will be recorded.

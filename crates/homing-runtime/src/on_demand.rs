@@ -56,6 +56,11 @@ struct Loaded {
     loaded: Vec<String>,
 }
 
+/// Returns true if requests can carry all of these tools, which have `bytes` bytes of JSON together. If it returns false, [`split`] decides.
+pub(crate) fn are_surely_sent(specs: &[ToolSpec], bytes: usize, most: OnDemand) -> bool {
+    specs.len() <= most.tools.min(MAX_SENT) && bytes <= most.bytes
+}
+
 /// Decides which tools are offered on demand: none if all are small enough together, else those of MCP servers, and the
 /// host's other tools if even that is not enough. The usual tools (files, commands, delegation) are always sent.
 pub(crate) fn split(specs: Vec<ToolSpec>, most: OnDemand) -> OfferedTools {

@@ -31,6 +31,10 @@ pub(crate) struct RunTools {
 impl RunTools {
     /// Tools of which some may be offered on demand.
     pub(crate) fn new(specs: Vec<ToolSpec>, most: OnDemand, mut notes: Vec<String>) -> Arc<Self> {
+        let json = encode(&specs);
+        if on_demand::are_surely_sent(&specs, json.len(), most) {
+            return Arc::new(Self::encoded(specs, &json, Arc::from([]), notes));
+        }
         let OfferedTools { sent, on_demand } = on_demand::split(specs, most);
         notes.extend(on_demand::note(&on_demand));
         Arc::new(Self::of(sent, on_demand.into(), notes))
@@ -49,9 +53,14 @@ impl RunTools {
     }
 
     fn of(sent: Vec<ToolSpec>, on_demand: Arc<[ToolSpec]>, notes: Vec<String>) -> Self {
-        let json = serde_json::to_vec(&sent).unwrap_or_default();
+        let json = encode(&sent);
+        Self::encoded(sent, &json, on_demand, notes)
+    }
+
+    /// The tools to send, of which `json` is the encoding.
+    fn encoded(sent: Vec<ToolSpec>, json: &[u8], on_demand: Arc<[ToolSpec]>, notes: Vec<String>) -> Self {
         let bytes = if sent.is_empty() { 0 } else { json.len() as u64 };
-        Self { toolbox: Toolbox::new(sent), on_demand, notes, bytes, hash: fnv(FNV_START, &json) }
+        Self { toolbox: Toolbox::new(sent), on_demand, notes, bytes, hash: fnv(FNV_START, json) }
     }
 
     /// The tool that the model calls `name`, which may be another ecosystem's name for it.
@@ -61,6 +70,10 @@ impl RunTools {
         let has = |wanted: &str| all().find(|spec| spec.name == wanted);
         has(name).or_else(|| has(tool_names::canonical(name)?))
     }
+}
+
+fn encode(specs: &[ToolSpec]) -> Vec<u8> {
+    serde_json::to_vec(specs).unwrap_or_default()
 }
 
 /// The way in which a call is carried out.

@@ -30,6 +30,9 @@ impl Cli {
     /// Parses the arguments of this process.
     pub(crate) fn of_process() -> Result<Self, clap::Error> {
         let args: Vec<OsString> = std::env::args_os().collect();
+        if let Some(version) = one_command::version(&args) {
+            return Err(version);
+        }
         let is_help = help::is_asked(&args);
         if let (false, Some(cli)) = (is_help, one_command::parse(&args)) {
             return Ok(cli);

@@ -39,6 +39,15 @@ pub(super) fn parse(args: &[OsString]) -> Option<Cli> {
     Cli::from_arg_matches_mut(&mut matches).ok()
 }
 
+/// Answers `homing --version`, which needs no grammar of commands; `None` for other arguments.
+pub(super) fn version(args: &[OsString]) -> Option<clap::Error> {
+    let [_, flag] = args else { return None };
+    if flag != "--version" && flag != "-V" {
+        return None;
+    }
+    clap::Command::new("homing").version(env!("CARGO_PKG_VERSION")).try_get_matches_from(args).err()
+}
+
 fn grammar(name: &'static str, add_arguments: AddArguments) -> clap::Command {
     clap::Command::new("homing").subcommand(add_arguments(clap::Command::new(name)))
 }
@@ -79,6 +88,19 @@ mod tests {
             let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let (one, whole) = (parse(&args).expect(line), Cli::try_parse_from(&args).unwrap());
             assert_eq!(format!("{one:?}"), format!("{whole:?}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn version_is_that_of_the_whole_grammar() {
+        for line in ["homing --version", "homing -V", "/usr/bin/other -V"] {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let (one, whole) = (version(&args).expect(line), Cli::try_parse_from(&args).unwrap_err());
+            assert_eq!((one.kind(), one.to_string()), (whole.kind(), whole.to_string()), "{line}");
+        }
+        for line in ["homing", "homing --version run", "homing run --version", "homing --help"] {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert!(version(&args).is_none(), "{line}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use homing_core::{definition::AgentDefinition, sanitize};
+use memchr::memchr;
 use serde_json::Value;
 
 use super::{PartialDefinition, field_reader::FieldReader};
@@ -27,17 +28,15 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn description(&mut self, reader: &mut FieldReader<'_>) {
         let Some(text) = reader.text() else { return };
-        if text.contains("\\n") {
-            let message = format!("`{}` contains a literal `\\n`: read as a line break", reader.key);
-            reader.warn(message, "use a block scalar (`|`) for several lines");
-            let lines = text.replace("\\n", "\n");
-            reader.diagnostics.fix(FixDraft::value(
-                "write the line breaks as such",
-                reader.value.position,
-                lines.trim(),
-            ));
+        if !text.contains("\\n") {
+            text.trim().clone_into(&mut self.description);
+            return;
         }
-        self.description = text.replace("\\n", "\n").trim().to_owned();
+        let message = format!("`{}` contains a literal `\\n`: read as a line break", reader.key);
+        reader.warn(message, "use a block scalar (`|`) for several lines");
+        text.replace("\\n", "\n").trim().clone_into(&mut self.description);
+        let fix = FixDraft::value("write the line breaks as such", reader.value.position, &self.description);
+        reader.diagnostics.fix(fix);
     }
 
     pub(super) fn metadata(&mut self, reader: &mut FieldReader<'_>) {
@@ -207,7 +206,7 @@ impl Identity {
         let first = initial_prompt.iter_mut().map(|text| ("initialPrompt", text));
         for (field, text) in [("prompt", prompt), ("description", description)].into_iter().chain(first) {
             // All tag characters begin with this byte, and looking for a byte is much cheaper than for characters.
-            if !text.as_bytes().contains(&0xf3) || !text.contains(is_tag) {
+            if memchr(0xf3, text.as_bytes()).is_none() || !text.contains(is_tag) {
                 continue;
             }
             text.retain(|character| !is_tag(character));

@@ -130,6 +130,10 @@ impl SqliteJournal {
         let path = path.into();
         file::prepare(&path)?;
         let connection = schema::open_writer(&path)?;
+        // A reader would cost more than what is read here: SQLite parses all table definitions for each connection.
+        let mut pauses = SharedPauses::default();
+        pauses.refresh(&connection);
+        let pruning = options.retention.filter(|_| prune::is_due(&connection));
         let (queue, listener, me) = (WriteQueue::default(), DurableListener::default(), Owner::this());
         let txn = WriteTxn::new(connection, path.clone(), me.clone(), points(&options));
         let writer = std::thread::Builder::new()
@@ -147,9 +151,11 @@ impl SqliteJournal {
             listener,
             me,
             idle_readers: Mutex::default(),
-            pauses: Mutex::default(),
+            pauses: Mutex::new(pauses),
         };
-        journal.prune_if_due();
+        if let Some(keep) = pruning {
+            journal.prune_in_background(keep);
+        }
         Ok(Arc::new(journal))
     }
 
@@ -311,6 +317,8 @@ impl Journal for SqliteJournal {
 
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
+        // The last connection that is closed empties the log. The writer's has synced the folder of the log before, a reader's has not.
+        self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
         self.queue.send(WriteRequest::Stop);
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()

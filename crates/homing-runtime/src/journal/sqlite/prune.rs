@@ -111,14 +111,9 @@ impl SqliteJournal {
         execute_for(self, "DELETE FROM pins WHERE tree = ?1", tree).await
     }
 
-    /// Starts pruning in the background if it is due. At most one process does so, once a day.
-    pub(super) fn prune_if_due(&self) {
-        let Some(keep) = self.options.retention else { return };
+    /// Starts pruning in the background, unless another process has begun in the meantime.
+    pub(super) fn prune_in_background(&self, keep: Retention) {
         let pruner = Pruner::of(self);
-        let is_due = self.read(|connection| Ok(pruned_at(connection)?));
-        if !is_due.is_ok_and(|last| now() >= last.saturating_add(EVERY_MS)) {
-            return;
-        }
         let begin = move |due: Result<bool, JournalError>, _: &_| {
             if due == Ok(true) {
                 // If the process ends first, the rest is left for the next day: each tree is pruned as a whole.
@@ -127,6 +122,11 @@ impl SqliteJournal {
         };
         self.queue.submit(take_turn, begin);
     }
+}
+
+/// Returns whether pruning in the background is due. At most one process does so, once a day.
+pub(super) fn is_due(connection: &Connection) -> bool {
+    pruned_at(connection).is_ok_and(|last| now() >= last.saturating_add(EVERY_MS))
 }
 
 async fn execute_for(journal: &SqliteJournal, sql: &'static str, tree: Uuid) -> Result<(), JournalError> {
