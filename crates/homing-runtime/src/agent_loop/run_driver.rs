@@ -1,6 +1,10 @@
 //! Drives one run from its start or resumption to its recorded end, with the user's hooks at both.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use homing_core::{
@@ -244,12 +248,17 @@ impl RunDriver {
     fn announce_end(&self) {
         let ActiveRun { runtime, tree, live_run } = &*self.run;
         let parent = self.run.read(|run| run.spawned.parent);
+        // Before those that wait are woken: both make a result of the whole tree, and a large one must not exist twice. A callback
+        // that panics must not keep them waiting.
+        let called = catch_unwind(AssertUnwindSafe(|| runtime.run_ended(tree, live_run.run)));
         live_run.over.cancel();
         tree.remove_live_run(live_run.run);
         if let Some(parent) = parent.and_then(|id| tree.live_run(id)) {
             parent.wake.notify_one();
         }
-        runtime.run_ended(tree, live_run.run);
+        if let Err(panic) = called {
+            resume_unwind(panic);
+        }
         if live_run.run == key(tree) {
             runtime.tree_ended(tree);
         }
