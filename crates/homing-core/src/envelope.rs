@@ -318,7 +318,7 @@ impl Envelope {
             model: run.spawned.models.first().cloned().unwrap_or_default(),
             status,
             output: ending.text.clone(),
-            data: ending.data.clone(),
+            data: ending.data.as_deref().cloned(),
             partial: status != Status::Done,
             error,
             limit,

@@ -342,7 +342,7 @@ pub struct Ended {
     pub text: String,
     /// The structured answer, if a schema was given, or the results of a team, even if it did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Arc<Value>>,
 }
 
 /// Outcome of a run.

@@ -1,18 +1,18 @@
 //! Messages: tasks, replies and tool results. Transcripts and model requests are lists of them.
 
+mod cached;
 mod measure;
 
-use std::{
-    any::Any,
-    borrow::Cow,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::measure::Measure;
-pub use self::measure::{FNV_START, fnv, json_hash};
+pub use self::{
+    cached::{Derived, Encoding},
+    measure::{FNV_START, fnv, json_hash},
+};
 use crate::fact::CallRefusal;
 
 /// One entry of a transcript.
@@ -24,7 +24,7 @@ use crate::fact::CallRefusal;
 /// use homing::{Message, Reply};
 ///
 /// // The beginning of a conversation that a host keeps itself, for `Task::history`.
-/// let history = [Message::user("My name is Ada."), Message::Assistant(Reply::text_only("Hello, Ada."))];
+/// let history = [Message::user("My name is Ada."), Message::Assistant(Reply::text_only("Hello, Ada.").into())];
 /// assert_eq!(history.len(), 2);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,16 +38,25 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
     },
-    /// From the model.
-    Assistant(Reply),
-    /// Result of a tool call.
-    Tool(ToolResult),
+    /// From the model. Shared, because the transcript and the fact refer to it.
+    Assistant(Arc<Reply>),
+    /// Result of a tool call, shared for the same reason.
+    Tool(Arc<ToolResult>),
 }
 
 impl Message {
     /// Creates a user message of text only.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), images: Vec::new() }
+    }
+
+    /// Returns the attached images and documents.
+    pub fn images(&self) -> &[Image] {
+        match self {
+            Self::User { images, .. } => images,
+            Self::Tool(result) => &result.images,
+            Self::Assistant(_) => &[],
+        }
     }
 }
 
@@ -156,9 +165,10 @@ pub struct Reply {
     /// The tool whose call the output limit cut; that call is not among the parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_call: Option<String>,
-    /// Results of a program, such as a team's. Language models give structured answers with the tool `answer`.
+    /// Results of a program, such as a team's. Language models give structured answers with the tool `answer`. Shared with the
+    /// end of the run, because those of a map over many items are large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<Arc<Value>>,
 }
 
 /// One piece of a reply.
@@ -343,6 +353,7 @@ pub struct TranscriptEntry {
     pub encoding: Encoding,
     /// Value that a program derived from the message.
     pub derived: Derived,
+    has_images: bool,
     measure: OnceLock<Measure>,
 }
 
@@ -388,12 +399,13 @@ impl TranscriptEntry {
     }
 
     /// Creates an entry for the result of a call that may have been refused.
-    pub fn with_refusal(result: ToolResult, refusal: Option<CallRefusal>) -> Arc<Self> {
+    pub fn with_refusal(result: Arc<ToolResult>, refusal: Option<CallRefusal>) -> Arc<Self> {
         Arc::new(Self::build(Message::Tool(result), MessageOrigin::Tool, refusal))
     }
 
     fn build(message: Message, origin: MessageOrigin, refusal: Option<CallRefusal>) -> Self {
         Self {
+            has_images: !message.images().is_empty(),
             message,
             origin,
             refusal,
@@ -401,6 +413,12 @@ impl TranscriptEntry {
             derived: Derived::default(),
             measure: OnceLock::new(),
         }
+    }
+
+    /// Returns whether images or documents are attached to the message. It is asked of the whole history at each turn, so the
+    /// message itself is not looked at.
+    pub fn has_images(&self) -> bool {
+        self.has_images
     }
 
     /// Returns the size of the message as JSON, in bytes; the bound on input tokens starts from it.
@@ -415,47 +433,5 @@ impl TranscriptEntry {
 
     fn measure(&self) -> Measure {
         *self.measure.get_or_init(|| Measure::of_message(&self.message))
-    }
-}
-
-/// Value that is derived from a message once. A program such as a team reads its whole transcript at each turn.
-#[derive(Default)]
-pub struct Derived(OnceLock<Box<dyn Any + Send + Sync>>);
-
-impl Derived {
-    /// Returns the value, or creates it with `make`; `None` if a value of another type was derived before.
-    pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        self.0.get_or_init(|| Box::new(make())).downcast_ref()
-    }
-}
-
-impl std::fmt::Debug for Derived {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.get().is_some() { "Derived" } else { "-" })
-    }
-}
-
-/// Cached encoding of a value for one wire. It is cached for the first wire that asks; other wires encode each time.
-#[derive(Debug, Default)]
-pub struct Encoding(OnceLock<(&'static str, Box<str>)>);
-
-impl Encoding {
-    /// Returns the cached encoding for `wire`, if any. It is called for every message of every request, so it compares
-    /// the addresses of the names first.
-    #[inline]
-    pub fn kept(&self, wire: &'static str) -> Option<&str> {
-        self.0.get().filter(|(owner, _)| std::ptr::eq(*owner, wire) || *owner == wire).map(|(_, text)| &**text)
-    }
-
-    /// Returns the cached encoding for `wire`, or creates it with `make`.
-    pub fn get_or_make(&self, wire: &'static str, make: impl FnOnce() -> String) -> Cow<'_, str> {
-        let mut make = Some(make);
-        let encode = || (wire, make.take().map(|make| make()).unwrap_or_default().into_boxed_str());
-        let (owner, text) = self.0.get_or_init(encode);
-        match make {
-            // It was cached for another wire, perhaps by another thread a moment ago.
-            Some(make) if *owner != wire => Cow::Owned(make()),
-            Some(_) | None => Cow::Borrowed(text),
-        }
     }
 }

@@ -449,7 +449,7 @@ pub enum ModelError {
         reason: String,
         /// The results that there are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        data: Option<Box<Value>>,
+        data: Option<Arc<Value>>,
     },
     /// The run's time limit was reached.
     #[error("out of time")]

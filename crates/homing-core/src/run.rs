@@ -30,6 +30,7 @@ mod questions;
 mod work_clock;
 
 pub use calls::{CallEffects, CallState};
+pub use conversation::SharedMessages;
 use fold::Fold;
 use next_step::Decision;
 pub use questions::RunQuestions;
@@ -257,7 +258,7 @@ impl Run {
     /// Returns the results of all calls of `tool`, including those of the last reply.
     pub fn results<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolResult> {
         let earlier = self.transcript().iter().filter_map(|entry| match &entry.message {
-            Message::Tool(result) => Some(result),
+            Message::Tool(result) => Some(&**result),
             Message::User { .. } | Message::Assistant(_) => None,
         });
         earlier.chain(self.calls.results()).filter(move |result| result.name == tool)

@@ -70,9 +70,16 @@ setters! { Reply {
     model: impl Into<Option<String>>,
     /// Sets the tool whose call the output limit cut.
     cut_call: impl Into<Option<String>>,
-    /// Sets the results of a program.
-    data: impl Into<Option<Value>>,
 } }
+
+impl Reply {
+    /// Sets the results of a program.
+    #[must_use]
+    pub fn data(mut self, data: impl Into<Option<Value>>) -> Self {
+        self.data = data.into().map(Arc::new);
+        self
+    }
+}
 
 impl Image {
     /// Creates an image, or a document, of base64 text.

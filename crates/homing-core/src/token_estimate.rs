@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::message::{Image, Message, TranscriptEntry};
+use crate::message::{Image, TranscriptEntry};
 
 /// Usage that the provider reported for the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn messages_bound(messages: &[Arc<TranscriptEntry>]) -> u64 {
 }
 
 fn message_bound(entry: &TranscriptEntry) -> u64 {
-    let images = images(&entry.message);
+    let images = entry.message.images();
     let encoded = images.iter().map(|image| image.base64.len() as u64).sum::<u64>();
     let words = text_bound(entry.size().saturating_sub(encoded));
     words.saturating_add(MESSAGE_TOKENS).saturating_add(images.iter().map(image_bound).sum())
@@ -57,14 +57,6 @@ fn message_bound(entry: &TranscriptEntry) -> u64 {
 
 fn image_bound(image: &Image) -> u64 {
     IMAGE_TOKENS.saturating_mul(u64::from(image.pages.unwrap_or(1).max(1)))
-}
-
-fn images(message: &Message) -> &[Image] {
-    match message {
-        Message::User { images, .. } => images,
-        Message::Assistant(_) => &[],
-        Message::Tool(result) => &result.images,
-    }
 }
 
 /// Returns an upper bound on the tokens of a request without tools and messages whose system prompt has this many bytes.
@@ -90,6 +82,7 @@ fn text_bound(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
 
     fn user(text: &str) -> Arc<TranscriptEntry> {
         TranscriptEntry::new(Message::user(text))

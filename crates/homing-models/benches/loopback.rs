@@ -198,7 +198,7 @@ async fn our_steps(model: &dyn Model) {
     for step in 0..STEPS {
         let reply = model.reply(request(&messages, &tools), &|_| ()).await.expect("a reply");
         assert_eq!(reply.stop, StopReason::Calls);
-        messages.push(TranscriptEntry::new(Message::Assistant(with_id(reply, step))));
+        messages.push(TranscriptEntry::new(Message::Assistant(with_id(reply, step).into())));
         let call_id = format!("c{step}");
         let result = ToolResult {
             index: 0,
@@ -209,7 +209,7 @@ async fn our_steps(model: &dyn Model) {
             data: None,
             is_error: false,
         };
-        messages.push(TranscriptEntry::new(Message::Tool(result)));
+        messages.push(TranscriptEntry::new(Message::Tool(result.into())));
     }
 }
 

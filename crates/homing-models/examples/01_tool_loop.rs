@@ -33,16 +33,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reply = model.reply(request(&messages, &tools, ToolChoice::Required), &|_| ()).await?;
     let call = reply.calls().next().ok_or("the model called no tool")?.clone();
     println!("called {} with {:?}; usage {:?}", call.name, call.args, reply.usage);
-    messages.push(TranscriptEntry::new(Message::Assistant(reply)));
-    messages.push(TranscriptEntry::new(Message::Tool(ToolResult {
-        index: 0,
-        call_id: call.id,
-        name: call.name,
-        text: "Sunny, 21 degrees.".into(),
-        images: vec![],
-        data: None,
-        is_error: false,
-    })));
+    messages.push(TranscriptEntry::new(Message::Assistant(reply.into())));
+    messages.push(TranscriptEntry::new(Message::Tool(
+        ToolResult {
+            index: 0,
+            call_id: call.id,
+            name: call.name,
+            text: "Sunny, 21 degrees.".into(),
+            images: vec![],
+            data: None,
+            is_error: false,
+        }
+        .into(),
+    )));
 
     let show = |delta: Delta<'_>| {
         if let Delta::Text(text) = delta {

@@ -29,8 +29,8 @@ pub(crate) fn readable<'a>(
     card: &ModelCard,
     wire: Wire,
 ) -> Cow<'a, [Arc<TranscriptEntry>]> {
-    let is_readable =
-        |entry: &Arc<TranscriptEntry>| attached(&entry.message).iter().all(|image| reads(image, card, wire));
+    let reads = |image: &Image| reads(image, card, wire);
+    let is_readable = |entry: &Arc<TranscriptEntry>| !entry.has_images() || entry.message.images().iter().all(reads);
     if messages.iter().all(is_readable) {
         return Cow::Borrowed(messages);
     }
@@ -44,19 +44,14 @@ pub(crate) fn readable<'a>(
     Cow::Owned(messages.iter().map(replaced).collect())
 }
 
-fn attached(message: &Message) -> &[Image] {
-    match message {
-        Message::User { images, .. } => images,
-        Message::Tool(result) => &result.images,
-        Message::Assistant(_) => &[],
-    }
-}
-
 fn without_unreadable(message: &Message, card: &ModelCard, wire: Wire) -> Message {
     let mut message = message.clone();
     let (text, images) = match &mut message {
         Message::User { text, images } => (text, images),
-        Message::Tool(result) => (&mut result.text, &mut result.images),
+        Message::Tool(result) => {
+            let result = Arc::make_mut(result);
+            (&mut result.text, &mut result.images)
+        }
         Message::Assistant(_) => return message,
     };
     images.retain(|image| {

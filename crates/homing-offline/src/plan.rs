@@ -66,7 +66,7 @@ impl<'a> PlanState<'a> {
             Some(Message::Assistant(_) | Message::Tool(_)) | None => String::new(),
         };
         let results = request.messages.iter().skip(at).filter_map(|entry| match &entry.message {
-            Message::Tool(result) => Some((canonical(&result.name).unwrap_or("other"), result)),
+            Message::Tool(result) => Some((canonical(&result.name).unwrap_or("other"), &**result)),
             Message::User { .. } | Message::Assistant(_) => None,
         });
         let question = question_of(&text);

@@ -82,7 +82,7 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> OfflineRun
         if made.is_empty() || made.iter().any(|call| call.name == "answer") {
             return OfflineRun { last: reply, calls };
         }
-        messages.push(TranscriptEntry::new(Message::Assistant(reply)));
+        messages.push(TranscriptEntry::new(Message::Assistant(reply.into())));
         for (index, call) in made.into_iter().enumerate() {
             let text = match call.name.as_str() {
                 "grep" => grep(arg(&call, "pattern").as_str().unwrap()),
@@ -100,15 +100,18 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> OfflineRun
                 other => panic!("{other}"),
             };
             calls.push(call.name.clone());
-            messages.push(TranscriptEntry::new(Message::Tool(ToolResult {
-                index: index as u32,
-                call_id: call.id,
-                name: call.name,
-                text,
-                images: vec![],
-                data: None,
-                is_error: false,
-            })));
+            messages.push(TranscriptEntry::new(Message::Tool(
+                ToolResult {
+                    index: index as u32,
+                    call_id: call.id,
+                    name: call.name,
+                    text,
+                    images: vec![],
+                    data: None,
+                    is_error: false,
+                }
+                .into(),
+            )));
         }
     }
     panic!("the run does not end: {calls:?}");

@@ -170,16 +170,19 @@ async fn bare(count: usize) -> f64 {
             let reply = model.reply(request, &|_| ()).await.unwrap();
             let Some(wanted) = reply.calls().next().cloned() else { break };
             let output = tool.act(&json!({"n": messages.len() / 2}));
-            messages.push(TranscriptEntry::new(Message::Assistant(reply)));
-            messages.push(TranscriptEntry::new(Message::Tool(homing_core::message::ToolResult {
-                index: 0,
-                call_id: wanted.id,
-                name: wanted.name,
-                text: output.text,
-                images: vec![],
-                data: None,
-                is_error: false,
-            })));
+            messages.push(TranscriptEntry::new(Message::Assistant(reply.into())));
+            messages.push(TranscriptEntry::new(Message::Tool(
+                homing_core::message::ToolResult {
+                    index: 0,
+                    call_id: wanted.id,
+                    name: wanted.name,
+                    text: output.text,
+                    images: vec![],
+                    data: None,
+                    is_error: false,
+                }
+                .into(),
+            )));
         }
     }
     (cpu() - before).as_secs_f64() * 1e6 / (count * 4) as f64

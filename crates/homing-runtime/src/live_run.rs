@@ -10,7 +10,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::run_tools::{AgentTools, RunTools};
+use crate::{
+    agent_loop::request::LastHash,
+    run_tools::{AgentTools, RunTools},
+};
 
 /// The in-memory state of a run that has not ended.
 pub(crate) struct LiveRun {
@@ -35,6 +38,7 @@ pub(crate) struct LiveRun {
     /// made once.
     pub(crate) secret_in_reach: OnceLock<Option<PathBuf>>,
     pub(crate) tools: OnceLock<Arc<RunTools>>,
+    pub(crate) request_hash: LastHash,
     /// The same with the tools that the run has loaded, by their names.
     loaded_tools: Mutex<Option<(Vec<String>, Arc<RunTools>)>>,
     /// The tools that its agent and its ancestors' agents supply; `None` until they are needed.
@@ -55,6 +59,7 @@ impl LiveRun {
             state: Arc::default(),
             secret_in_reach: OnceLock::new(),
             tools: OnceLock::new(),
+            request_hash: LastHash::default(),
             loaded_tools: Mutex::default(),
             agent_tools: Mutex::default(),
         })

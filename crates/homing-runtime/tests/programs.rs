@@ -34,7 +34,7 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
     let envelope = handle.wait().await;
     let tree = handle.tree();
     let Message::Tool(result) = &tree.runs()[0].transcript()[2].message else { panic!("the result of the delegation") };
-    (envelope, result.clone(), tree.runs()[1].spawned.clone())
+    (envelope, ToolResult::clone(result), tree.runs()[1].spawned.clone())
 }
 
 #[tokio::test(start_paused = true)]

@@ -399,7 +399,7 @@ fn earlier_turn(earlier: &[Arc<TranscriptEntry>]) -> Option<EarlierTurn<'_>> {
         Message::Assistant(_) | Message::Tool(_) => None,
     })?;
     let results = earlier.iter().rev().find_map(|entry| match &entry.message {
-        Message::Assistant(reply) => reply.data.as_ref(),
+        Message::Assistant(reply) => reply.data.as_deref(),
         Message::User { .. } | Message::Tool(_) => None,
     })?;
     Some(EarlierTurn { first_task, results })
@@ -415,11 +415,11 @@ mod tests {
     }
 
     fn job(result: ToolResult, refusal: Option<CallRefusal>, retries: u32) -> JobState {
-        History::new(&[TranscriptEntry::with_refusal(result, refusal)]).job("job", retries)
+        History::new(&[TranscriptEntry::with_refusal(result.into(), refusal)]).job("job", retries)
     }
 
     fn calls(name: &str, id: &str, data: Option<Value>) -> Arc<TranscriptEntry> {
-        TranscriptEntry::with_refusal(ToolResult { call_id: id.to_owned(), ..result(name, "text", data) }, None)
+        TranscriptEntry::with_refusal(ToolResult { call_id: id.to_owned(), ..result(name, "text", data) }.into(), None)
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl PersonModel {
             .messages
             .iter()
             .filter_map(|entry| match &entry.message {
-                Message::Tool(result) if result.name == ASK => Some(result),
+                Message::Tool(result) if result.name == ASK => Some(&**result),
                 Message::User { .. } | Message::Assistant(_) | Message::Tool(_) => None,
             })
             .collect();

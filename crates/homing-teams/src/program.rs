@@ -130,7 +130,7 @@ impl ProgramModel {
                 })
             }
             Move::Fail { why } => {
-                let error = ModelError::Team { reason: why, data: Some(Box::new(self.script.results(&history))) };
+                let error = ModelError::Team { reason: why, data: Some(Arc::new(self.script.results(&history))) };
                 Err(AskFailure::new(error, Charge::Nothing).partial(self.script.so_far(&history)))
             }
         }

@@ -38,7 +38,7 @@ impl Conversation {
         match role {
             "system" | "developer" => self.instructions.push(text),
             "user" => self.history.push(Message::user(text)),
-            "assistant" => self.history.push(Message::Assistant(Reply::text_only(text))),
+            "assistant" => self.history.push(Message::Assistant(Reply::text_only(text).into())),
             _ => return Err(Problem::bad_request(format!("messages of the role `{role}` are not supported"))),
         }
         Ok(())

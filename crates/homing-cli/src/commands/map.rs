@@ -95,10 +95,10 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     }
     printer.add_final_results(&result.envelope);
     printer.finish()?;
-    terminal::say(&summary(printer.items(), printer.results(), &result.envelope));
+    terminal::say(&summary(&printer, &result.envelope));
     Ok(match result.signal {
         Some(_) => result.exit(),
-        None => exit(printer.results(), &result.envelope),
+        None => exit(&printer, &result.envelope),
     })
 }
 
@@ -326,14 +326,14 @@ fn positions(journal: &Arc<SqliteJournal>, tree: Uuid) -> Result<Positions, Trou
     }
 }
 
-fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {
-    let done = results.iter().filter(|result| is_done(result.as_ref())).count();
-    let more = if done < items.len() { "; run the same command again for the rest" } else { "" };
-    format!("{done} of {} items done{more} · {}", items.len(), crate::print_result::cost_line(envelope))
+fn summary(printer: &Printer, envelope: &Envelope) -> String {
+    let (done, count) = (printer.done(), printer.count());
+    let more = if done < count { "; run the same command again for the rest" } else { "" };
+    format!("{done} of {count} items done{more} · {}", crate::print_result::cost_line(envelope))
 }
 
-fn exit(results: &Results, envelope: &Envelope) -> Exit {
-    if results.iter().all(|result| is_done(result.as_ref())) {
+fn exit(printer: &Printer, envelope: &Envelope) -> Exit {
+    if printer.done() == printer.count() {
         return Exit::Done;
     }
     let is_down = |child: &Envelope| Exit::of(child) == Exit::Unavailable;

@@ -213,7 +213,7 @@ impl BoardRow {
 
 /// Returns the first text of a structured answer, or the answer itself.
 fn summary(ended: &Ended) -> &str {
-    let texts = ended.data.iter().filter_map(serde_json::Value::as_object).flat_map(serde_json::Map::values);
+    let texts = ended.data.iter().filter_map(|data| data.as_object()).flat_map(serde_json::Map::values);
     texts.filter_map(serde_json::Value::as_str).find(|text| !text.trim().is_empty()).unwrap_or(&ended.text)
 }
 
@@ -264,7 +264,11 @@ mod tests {
 
     #[test]
     fn structured_answer_is_shown_by_its_first_text() {
-        let ended = |data| Ended { outcome: Outcome::Done, text: "all of it".to_owned(), data };
+        let ended = |data: Option<_>| Ended {
+            outcome: Outcome::Done,
+            text: "all of it".to_owned(),
+            data: data.map(std::sync::Arc::new),
+        };
         assert_eq!(summary(&ended(Some(json!({"n": 1, "empty": " ", "answer": "so it is"})))), "so it is");
         assert_eq!(summary(&ended(Some(json!({"n": 1})))), "all of it");
         assert_eq!(summary(&ended(Some(json!([1, "x"])))), "all of it");

@@ -199,7 +199,7 @@ mod tests {
             reply.usage = Usage::default().input(7).output(1_000_000).cached(3).estimated(true);
         }
         replies.push(Reply { stop: StopReason::Refusal, cut_call: Some("read".into()), ..Reply::default() });
-        replies.push(Reply { data: Some(json!({"b": null})), ..Reply::default() });
+        replies.push(Reply { data: Some(json!({"b": null}).into()), ..Reply::default() });
         replies
     }
 
@@ -221,8 +221,8 @@ mod tests {
             ToolResult { images: vec![image()], data: Some(json!(1)), ..result },
         ];
         let users = [Message::user(""), Message::user("a \"b\" ü"), Message::user("plain")];
-        let messages = users.into_iter().chain(replies().into_iter().map(Message::Assistant));
-        let messages = messages.chain(results.into_iter().map(Message::Tool));
+        let messages = users.into_iter().chain(replies().into_iter().map(|reply| Message::Assistant(reply.into())));
+        let messages = messages.chain(results.into_iter().map(|result| Message::Tool(result.into())));
         for message in messages.chain([Message::User { text: "look".into(), images: vec![image()] }]) {
             let json = serde_json::to_string(&message).unwrap();
             let measure = Measure::of_message(&message);

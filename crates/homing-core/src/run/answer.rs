@@ -1,5 +1,7 @@
 //! The structured answer of a run, attempts to repair it, and the check by the `until` command.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::{
@@ -11,9 +13,9 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnswerState {
     /// The first valid answer.
-    pub(super) data: Option<Value>,
+    pub(super) data: Option<Arc<Value>>,
     /// Results of a program. Unlike an answer, they count even if the run did not finish.
-    pub(super) results: Option<Value>,
+    pub(super) results: Option<Arc<Value>>,
     /// True if the model has been asked to repair an answer.
     pub(super) repair_asked: bool,
     /// Number of repairs and of answers that did not match the schema.

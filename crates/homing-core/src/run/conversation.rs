@@ -1,8 +1,8 @@
 //! The transcript of a run: what was said, what waits to be said, and how much of it a summary replaces.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
-use super::{cut::Cuts, nudges};
+use super::{Run, cut::Cuts, nudges};
 use crate::{
     fact::{CallRefusal, Spawned},
     message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
@@ -11,7 +11,8 @@ use crate::{
 /// The transcript of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Conversation {
-    pub(super) entries: Vec<Arc<TranscriptEntry>>,
+    /// Shared with the request of an open call, so that a turn of a long conversation does not copy the list.
+    pub(super) entries: Arc<Vec<Arc<TranscriptEntry>>>,
     /// Number of entries that the latest summary replaces.
     pub(super) superseded: usize,
     /// Messages to the run that arrived while a call was open.
@@ -20,6 +21,40 @@ pub(crate) struct Conversation {
     reports: Vec<String>,
     pub(super) compaction: Compaction,
     pub(crate) cuts: Cuts,
+}
+
+/// The messages of a request. They are shared with the transcript, which is copied if it grows meanwhile.
+#[derive(Clone, Debug)]
+pub struct SharedMessages {
+    entries: Arc<Vec<Arc<TranscriptEntry>>>,
+    from: usize,
+}
+
+impl SharedMessages {
+    /// Returns the messages that the model of a run is sent, without copying the list.
+    pub fn of(run: &Run) -> Self {
+        Self { entries: run.conversation.entries.clone(), from: run.conversation.superseded }
+    }
+
+    /// Adds a message, which the transcript does not get.
+    pub fn push(&mut self, entry: Arc<TranscriptEntry>) {
+        let own = self.iter().cloned().chain([entry]).collect();
+        *self = Self { entries: Arc::new(own), from: 0 };
+    }
+}
+
+impl From<Arc<TranscriptEntry>> for SharedMessages {
+    fn from(entry: Arc<TranscriptEntry>) -> Self {
+        Self { entries: Arc::new(vec![entry]), from: 0 }
+    }
+}
+
+impl Deref for SharedMessages {
+    type Target = [Arc<TranscriptEntry>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.entries[self.from..]
+    }
 }
 
 /// Progress of shortening the history.
@@ -90,7 +125,7 @@ impl Conversation {
         });
         let task = TranscriptEntry::with_origin(task, MessageOrigin::Task);
         Self {
-            entries: inherited.chain([task]).collect(),
+            entries: Arc::new(inherited.chain([task]).collect()),
             superseded: 0,
             waiting: Vec::new(),
             reports: Vec::new(),
@@ -100,17 +135,21 @@ impl Conversation {
     }
 
     pub(super) fn push(&mut self, message: Message) {
-        self.entries.push(TranscriptEntry::new(message));
+        self.push_entry(TranscriptEntry::new(message));
     }
 
     /// Adds the result of a call.
-    pub(super) fn push_result(&mut self, result: &ToolResult, refusal: Option<CallRefusal>) {
-        self.entries.push(TranscriptEntry::with_refusal(result.clone(), refusal));
+    pub(super) fn push_result(&mut self, result: Arc<ToolResult>, refusal: Option<CallRefusal>) {
+        self.push_entry(TranscriptEntry::with_refusal(result, refusal));
     }
 
     /// Adds a user message of this origin.
     pub(super) fn add(&mut self, text: impl Into<String>, origin: MessageOrigin) {
-        self.entries.push(TranscriptEntry::with_origin(Message::user(text), origin));
+        self.push_entry(TranscriptEntry::with_origin(Message::user(text), origin));
+    }
+
+    fn push_entry(&mut self, entry: Arc<TranscriptEntry>) {
+        Arc::make_mut(&mut self.entries).push(entry);
     }
 
     /// Keeps a message until [`Self::deliver`]. Messages wait until no call is open, so that the transcript shows what the
@@ -174,7 +213,8 @@ impl Conversation {
         let text = format!("The task:\n{}\n\nSummary of what happened so far:\n{summary}", spawned.task);
         // A summary describes attached images only in words, so they stay.
         let message = Message::User { text, images: spawned.attachments.clone() };
-        self.entries.insert(upto, TranscriptEntry::with_origin(message, MessageOrigin::Summary));
+        let summary = TranscriptEntry::with_origin(message, MessageOrigin::Summary);
+        Arc::make_mut(&mut self.entries).insert(upto, summary);
         self.superseded = upto;
         self.compaction.done(turns);
     }

@@ -1,6 +1,8 @@
 //! Replies that the provider cut at the output limit. A cut reply never ends a run: the model is told to continue, and the
 //! parts of its text are joined.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{conversation::Conversation, nudges};
@@ -181,14 +183,25 @@ impl Conversation {
     }
 }
 
-/// Removes the call that the output limit cut. The wires of Homing do so already, other implementations of `Model` may not.
-pub(super) fn drop_cut_call(reply: &mut Reply) {
+/// Returns a reply without the call that the output limit cut. The wires of Homing remove it already, other implementations of
+/// `Model` may not.
+pub(super) fn without_cut_call(reply: &Arc<Reply>) -> Arc<Reply> {
+    let mut whole = reply.clone();
+    if let Some(last) = cut_call(reply) {
+        let reply = Arc::make_mut(&mut whole);
+        if let Part::Call(call) = reply.parts.remove(last) {
+            reply.cut_call = Some(call.name.clone());
+        }
+    }
+    whole
+}
+
+/// Returns the position of the call that the output limit cut, if it is still among the parts.
+fn cut_call(reply: &Reply) -> Option<usize> {
     if reply.stop != StopReason::Length || reply.cut_call.is_some() {
-        return;
+        return None;
     }
-    let Some(last) = reply.parts.iter().rposition(|part| matches!(part, Part::Call(_))) else { return };
+    let last = reply.parts.iter().rposition(|part| matches!(part, Part::Call(_)))?;
     let is_cut = matches!(&reply.parts[last], Part::Call(call) if !matches!(call.args, Args::Json(Value::Object(_))));
-    if is_cut && let Part::Call(call) = reply.parts.remove(last) {
-        reply.cut_call = Some(call.name.clone());
-    }
+    is_cut.then_some(last)
 }

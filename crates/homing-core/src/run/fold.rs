@@ -70,15 +70,12 @@ impl Fold<'_> {
     }
 
     /// Adds a reply to the transcript and opens its calls.
-    fn add_reply(&mut self, reply: &Reply, asked: &Asked) {
+    fn add_reply(&mut self, reply: &Arc<Reply>, asked: &Asked) {
         let run = &mut *self.run;
-        let mut said = reply.clone();
-        match &asked.purpose {
-            // Tools are off in the last turn, so its calls are not executed. Calls without results must not stay in the
-            // transcript, because providers reject them.
-            Purpose::Landing(_) => said.parts.retain(|part| !matches!(part, Part::Call(_))),
-            Purpose::Turn | Purpose::Repair | Purpose::Compaction => cut::drop_cut_call(&mut said),
-        }
+        let said = match &asked.purpose {
+            Purpose::Landing(_) => without_calls(reply),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => cut::without_cut_call(reply),
+        };
         if reply.data.is_some() {
             run.answer.results.clone_from(&reply.data);
         }
@@ -108,7 +105,7 @@ impl Fold<'_> {
         let asked = run.asks.fail(failure);
         run.work.call_ends(self.clock);
         if let ModelError::Team { data: Some(data), .. } = &failure.error {
-            run.answer.results = Some((**data).clone());
+            run.answer.results = Some(data.clone());
         }
         let compacting = asked.is_some_and(|asked| asked.purpose == Purpose::Compaction);
         if matches!(failure.error, ModelError::ContextFull { .. }) && !compacting {
@@ -170,7 +167,7 @@ impl Fold<'_> {
         let run = &mut *self.run;
         if !result.is_error {
             if let Some(data) = &result.data {
-                run.answer.data.get_or_insert(data.clone());
+                run.answer.data.get_or_insert_with(|| Arc::new(data.clone()));
             }
             return;
         }
@@ -191,7 +188,7 @@ impl Fold<'_> {
         let answer = &mut self.run.answer;
         match &result.data {
             Some(data) if !result.is_error => {
-                answer.data.get_or_insert(data.clone());
+                answer.data.get_or_insert_with(|| Arc::new(data.clone()));
                 answer.text = TextAnswer::Valid;
             }
             Some(_) | None => answer.text = TextAnswer::Invalid(result.text.clone()),
@@ -211,7 +208,7 @@ impl Fold<'_> {
                 let place = &run.place;
                 run.stopping.land(|| LimitHit { name: Limit::Repeats, limit, spent, place: place.clone() });
             }
-            run.conversation.push_result(&result, state.refusal);
+            run.conversation.push_result(result, state.refusal);
         }
         if let Landing::Due(hit) = &run.stopping.landing {
             run.conversation.add(nudges::landing(hit.name), MessageOrigin::Nudge);
@@ -277,6 +274,16 @@ impl Fold<'_> {
             run.conversation.add(nudges::MORE_BUDGET, MessageOrigin::MoreBudget);
         }
     }
+}
+
+/// Returns a reply of the last turn without its calls. Tools are off in that turn, so they are not executed, and calls without
+/// results must not stay in the transcript, because providers reject them.
+fn without_calls(reply: &Arc<Reply>) -> Arc<Reply> {
+    let mut said = reply.clone();
+    if reply.calls().next().is_some() {
+        Arc::make_mut(&mut said).parts.retain(|part| !matches!(part, Part::Call(_)));
+    }
+    said
 }
 
 /// Returns the summary in a reply. A cut summary is used as it is: another attempt would be cut again, and an incomplete

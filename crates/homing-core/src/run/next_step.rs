@@ -1,5 +1,7 @@
 //! Decides on the next step of a run from its state alone.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{
@@ -159,7 +161,7 @@ impl Decision<'_> {
     }
 
     /// The end as done, once background children have ended and the `until` command has succeeded.
-    fn finish(&self, data: Option<Value>) -> Step {
+    fn finish(&self, data: Option<Arc<Value>>) -> Step {
         let run = self.0;
         if run.links.open_background > 0 {
             return Step::Await;

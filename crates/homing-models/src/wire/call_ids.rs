@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn result_has_the_id_of_its_call() {
-        let message = Message::Assistant(reply(&["a", "a"]));
+        let message = Message::Assistant(reply(&["a", "a"]).into());
         let result = ToolResult {
             index: 1,
             call_id: "a".into(),
@@ -136,7 +136,7 @@ mod tests {
         };
         let mut ids = ResultIds::default();
         assert_eq!(ids.of(&result, Some((3, &message)), IdStyle::Free), "a_1");
-        let other = Message::Assistant(reply(&["b", "c"]));
+        let other = Message::Assistant(reply(&["b", "c"]).into());
         assert_eq!(ids.of(&result, Some((5, &other)), IdStyle::Free), "c");
         assert_eq!(ids.of(&result, None, IdStyle::Free), "a");
         let mut ids = ResultIds::default();

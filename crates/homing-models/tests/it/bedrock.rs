@@ -107,7 +107,8 @@ fn last_body(provider: &FakeProvider) -> Value {
 /// The request of the second turn.
 async fn second_turn(model: &dyn Model, provider: &FakeProvider, reply: &Reply) -> Value {
     let kept: Reply = serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap();
-    let messages = [Message::user("go"), Message::Assistant(kept), Message::Tool(result())].map(TranscriptEntry::new);
+    let messages = [Message::user("go"), Message::Assistant(kept.into()), Message::Tool(result().into())]
+        .map(TranscriptEntry::new);
     ask_with(model, request(&messages, &tools())).await.reply();
     last_body(provider)
 }
@@ -289,8 +290,8 @@ async fn request_has_tools_cache_marks_limits_and_thinking() {
 async fn tools_are_sent_if_the_conversation_has_calls() {
     let provider = FakeProvider::answers(vec![hi()]).await;
     let model = bedrock(&provider.url());
-    let messages =
-        [Message::user("go"), Message::Assistant(said(vec![])), Message::Tool(result())].map(TranscriptEntry::new);
+    let messages = [Message::user("go"), Message::Assistant(said(vec![]).into()), Message::Tool(result().into())]
+        .map(TranscriptEntry::new);
     let (some, none) = (tools(), homing_core::model::Toolbox::default());
     ask_with(&*model, request(&messages, &some).choice(ToolChoice::Off)).await.reply();
     assert_eq!(last_body(&provider)["toolConfig"]["tools"].as_array().unwrap().len(), 3);
@@ -308,7 +309,8 @@ async fn images_and_documents_are_sent() {
     let images = vec![image("image/jpeg", None), image(Image::PDF, Some(1)), image(Image::PDF, Some(1))];
     let failed = ToolResult { images: images.clone(), is_error: true, ..result() };
     let user = Message::User { text: "see".into(), images };
-    let messages = [user, Message::Assistant(said(vec![])), Message::Tool(failed)].map(TranscriptEntry::new);
+    let messages =
+        [user, Message::Assistant(said(vec![]).into()), Message::Tool(failed.into())].map(TranscriptEntry::new);
     ask_with(&*bedrock(&provider.url()), request(&messages, &tools())).await.reply();
     let body = last_body(&provider);
     let content = &body["messages"][0]["content"];

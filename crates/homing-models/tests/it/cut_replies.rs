@@ -96,7 +96,7 @@ async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
     let provider = FakeProvider::answers(vec![answer]).await;
     let reply = Reply::new(parts).stop(StopReason::Length).cut_call("read".to_owned());
     let messages: [Arc<TranscriptEntry>; 3] =
-        [Message::user("go"), Message::Assistant(reply), Message::user("cut")].map(TranscriptEntry::new);
+        [Message::user("go"), Message::Assistant(reply.into()), Message::user("cut")].map(TranscriptEntry::new);
     let tools = tools();
     ask_with(&*model(&provider.url(), wire, patient()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests().remove(0).body).unwrap();

@@ -122,20 +122,23 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
         Part::from(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })
     };
     let result = |index: u32, id: &str, is_error| {
-        TranscriptEntry::new(Message::Tool(ToolResult {
-            index,
-            call_id: id.into(),
-            name: "read".into(),
-            text: format!("result {index}"),
-            images: vec![],
-            data: None,
-            is_error,
-        }))
+        TranscriptEntry::new(Message::Tool(
+            ToolResult {
+                index,
+                call_id: id.into(),
+                name: "read".into(),
+                text: format!("result {index}"),
+                images: vec![],
+                data: None,
+                is_error,
+            }
+            .into(),
+        ))
     };
     let reply = Reply::new(vec![call("a", "x"), call("b", "y")]).stop(StopReason::Calls);
     vec![
         TranscriptEntry::new(Message::user("go")),
-        TranscriptEntry::new(Message::Assistant(reply)),
+        TranscriptEntry::new(Message::Assistant(reply.into())),
         result(0, "a", false),
         result(1, "b", true),
     ]
@@ -159,7 +162,7 @@ async fn trap4_images_follow_their_results() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (mut messages, tools) = (conversation(), tools());
     let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
-    result.images = vec![Image::new("image/png", "QUJD")];
+    std::sync::Arc::make_mut(&mut result).images = vec![Image::new("image/png", "QUJD")];
     messages[2] = TranscriptEntry::new(Message::Tool(result));
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
@@ -198,7 +201,8 @@ async fn gemini_signatures_are_returned_with_their_calls() {
     let model = gemini(&provider.url());
     let reply = ask(&*model).await.reply();
     let kept: Reply = serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap();
-    let mut messages = vec![TranscriptEntry::new(Message::user("go")), TranscriptEntry::new(Message::Assistant(kept))];
+    let mut messages =
+        vec![TranscriptEntry::new(Message::user("go")), TranscriptEntry::new(Message::Assistant(kept.into()))];
     messages.push(conversation()[2].clone());
     let tools = tools();
     ask_with(&*model, request(&messages, &tools)).await.reply();
@@ -281,7 +285,7 @@ async fn signed_reasoning_returns_to_minimax() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&named)]).await;
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let reply = ask(&*model).await.reply();
-    let messages = [Message::user("go"), Message::Assistant(reply)].map(TranscriptEntry::new);
+    let messages = [Message::user("go"), Message::Assistant(reply.into())].map(TranscriptEntry::new);
     ask_with(&*model, request(&messages, &tools())).await.reply();
     let body: Value = serde_json::from_str(&provider.requests().last().unwrap().body).unwrap();
     assert_eq!(body["messages"][1]["content"][0], json!({"type": "thinking", "thinking": "Hm.", "signature": "seal"}));

@@ -28,13 +28,13 @@ async fn server() -> FakeProvider {
 fn reply(calls: u32) -> Arc<TranscriptEntry> {
     let call = |at| Part::from(ToolCall { id: format!("c{at}x"), name: "read".into(), args: Args::Json(json!({})) });
     let parts = (0..calls).map(call).collect();
-    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls)))
+    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls).into()))
 }
 
 fn result(index: u32, text: &str, images: Vec<Image>) -> Arc<TranscriptEntry> {
     let (call_id, name) = (format!("c{index}x"), "read".into());
     let result = ToolResult { index, call_id, name, text: text.into(), images, data: None, is_error: false };
-    TranscriptEntry::new(Message::Tool(result))
+    TranscriptEntry::new(Message::Tool(result.into()))
 }
 
 /// The texts that carry a mark, in order.

@@ -26,15 +26,18 @@ fn built_in(url: &str, provider: &str, name: &str) -> Arc<dyn Model> {
 
 fn result(reply: &Reply) -> Arc<TranscriptEntry> {
     let call = reply.calls().next().expect("a call");
-    TranscriptEntry::new(Message::Tool(ToolResult {
-        index: 0,
-        call_id: call.id.clone(),
-        name: call.name.clone(),
-        text: "the file".into(),
-        images: vec![],
-        data: None,
-        is_error: false,
-    }))
+    TranscriptEntry::new(Message::Tool(
+        ToolResult {
+            index: 0,
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            text: "the file".into(),
+            images: vec![],
+            data: None,
+            is_error: false,
+        }
+        .into(),
+    ))
 }
 
 /// The reply after a round trip through the journal's encoding.
@@ -47,7 +50,7 @@ async fn two_turns(model: &dyn Model) -> AskResult {
     let (mut messages, tools) = (vec![TranscriptEntry::new(Message::user("Read x."))], tools());
     let reply = recorded(&ask_with(model, request(&messages, &tools)).await.reply());
     let answer = result(&reply);
-    messages.extend([TranscriptEntry::new(Message::Assistant(reply)), answer]);
+    messages.extend([TranscriptEntry::new(Message::Assistant(reply.into())), answer]);
     ask_with(model, request(&messages, &tools)).await
 }
 
@@ -173,7 +176,7 @@ async fn second_turn_returns_reasoning_as_each_provider_requires() {
 }
 
 fn said(parts: Vec<Part>) -> Arc<TranscriptEntry> {
-    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls)))
+    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls).into()))
 }
 
 fn call() -> Part {

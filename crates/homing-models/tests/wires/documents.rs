@@ -30,7 +30,7 @@ fn messages() -> [Arc<TranscriptEntry>; 3] {
         is_error: false,
     };
     let task = Message::User { text: "Compare.".into(), images: document() };
-    [task, Message::Assistant(reply), Message::Tool(result)].map(TranscriptEntry::new)
+    [task, Message::Assistant(reply.into()), Message::Tool(result.into())].map(TranscriptEntry::new)
 }
 
 /// The body that a model of the built-in provider sends.

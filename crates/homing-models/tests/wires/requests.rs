@@ -18,15 +18,18 @@ fn call(id: &str, name: &str, args: Value) -> Part {
 }
 
 fn result(index: u32, id: &str, text: &str) -> Arc<TranscriptEntry> {
-    TranscriptEntry::new(Message::Tool(ToolResult {
-        index,
-        call_id: id.into(),
-        name: "read".into(),
-        text: text.into(),
-        images: vec![],
-        data: None,
-        is_error: index == 1,
-    }))
+    TranscriptEntry::new(Message::Tool(
+        ToolResult {
+            index,
+            call_id: id.into(),
+            name: "read".into(),
+            text: text.into(),
+            images: vec![],
+            data: None,
+            is_error: index == 1,
+        }
+        .into(),
+    ))
 }
 
 fn conversation() -> Vec<Arc<TranscriptEntry>> {
@@ -41,7 +44,7 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
     let picture = Image::new("image/png", "AAAA");
     vec![
         TranscriptEntry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
-        TranscriptEntry::new(Message::Assistant(reply)),
+        TranscriptEntry::new(Message::Assistant(reply.into())),
         result(0, "same", "one"),
         result(1, "same", "two"),
         TranscriptEntry::new(Message::user("And now?")),
@@ -127,7 +130,7 @@ async fn chat_images_follow_all_results_of_their_reply() {
         data: None,
         is_error: false,
     };
-    messages.push(TranscriptEntry::new(Message::Tool(with_picture)));
+    messages.push(TranscriptEntry::new(Message::Tool(with_picture.into())));
     messages.push(result(1, "same", "two"));
     let chat = sent("chat", &messages, |_| ()).await;
     let roles: Vec<&str> =
@@ -237,7 +240,7 @@ async fn reasoning_details_of_a_gateway_are_returned_unchanged() {
     let providers = homing_models::Providers::new([("openrouter".to_owned(), config)].into(), |_| None);
     let messages = [
         TranscriptEntry::new(Message::user("x")),
-        TranscriptEntry::new(Message::Assistant(kept)),
+        TranscriptEntry::new(Message::Assistant(kept.into())),
         TranscriptEntry::new(Message::user("y")),
     ];
     let tools = tools();

@@ -42,7 +42,7 @@ fn results(reply: &Reply) -> Vec<Arc<TranscriptEntry>> {
         data: None,
         is_error: false,
     };
-    reply.calls().enumerate().map(result).map(|result| TranscriptEntry::new(Message::Tool(result))).collect()
+    reply.calls().enumerate().map(result).map(|result| TranscriptEntry::new(Message::Tool(result.into()))).collect()
 }
 
 /// Asks with `messages`, and adds the reply, as the journal would return it, with results for its calls.
@@ -51,7 +51,7 @@ async fn turn(model: &dyn Model, messages: &mut Vec<Arc<TranscriptEntry>>, tools
     if let Ok(reply) = &outcome.result {
         let reply: Reply = serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap();
         let results = results(&reply);
-        messages.push(TranscriptEntry::new(Message::Assistant(reply)));
+        messages.push(TranscriptEntry::new(Message::Assistant(reply.into())));
         messages.extend(results);
     }
     outcome
@@ -270,7 +270,7 @@ async fn images_of_users_and_tools_are_sent_in_place() {
         is_error: false,
     };
     let user = Message::User { text: "Look.".into(), images: image("AAAA") };
-    let messages = [user, Message::Assistant(reply), Message::Tool(result)].map(TranscriptEntry::new);
+    let messages = [user, Message::Assistant(reply.into()), Message::Tool(result.into())].map(TranscriptEntry::new);
     let body = sent("gpt-5", &messages, |_| ()).await;
     let expected = |text: &str, data: &str| {
         json!([{"type": "input_text", "text": text},

@@ -240,6 +240,8 @@ impl ModelCalls {
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
         self.run.live_run.first_reply.cancel();
         let is_marked = permit.streamed.is_marked();
+        // The transcript would be copied if the request still had it when the reply is added.
+        drop(permit.request);
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(*permit.reserved, reply, permit.streamed.first_token_ms());

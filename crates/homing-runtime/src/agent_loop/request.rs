@@ -1,6 +1,6 @@
 //! Prepares the request of a model call, and fits it to the budget.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use homing_core::{
     fact::{Asked, LimitHit, Purpose, Reservation, Spawned},
@@ -9,6 +9,7 @@ use homing_core::{
     message::{FNV_START, Message, TranscriptEntry, fnv},
     model::{Effort, Model, ModelCard, Rates},
     place::Place,
+    run::SharedMessages,
     token_estimate::input_bound,
 };
 
@@ -33,7 +34,7 @@ const SHORTEST_LANDING: u64 = 64;
 /// A request that is ready to be sent.
 pub(crate) struct PreparedRequest {
     pub(crate) model: Arc<dyn Model>,
-    pub(crate) messages: Vec<Arc<TranscriptEntry>>,
+    pub(crate) messages: SharedMessages,
     pub(crate) system: Arc<str>,
     pub(crate) tools: Option<Arc<RunTools>>,
     pub(crate) size: AskSize,
@@ -45,25 +46,27 @@ impl PreparedRequest {
     /// Prepares the request for a call with this purpose.
     pub(crate) fn new(run: &ActiveRun, model: Arc<dyn Model>, purpose: &Purpose, nudge: Option<&str>) -> Self {
         let (system, mut messages, last_ask) =
-            run.read(|run| (run.spawned.system.clone(), run.messages().to_vec(), run.last_ask()));
+            run.read(|run| (run.spawned.system.clone(), SharedMessages::of(run), run.last_ask()));
+        let tools = run.tools();
+        let mut hash = run.live_run.request_hash.extend(hash_start(&system, Some(&tools)), &messages);
         if let Some(nudge) = nudge {
-            messages.push(TranscriptEntry::new(Message::user(nudge)));
+            let entry = TranscriptEntry::new(Message::user(nudge));
+            hash = hash_message(hash, &entry);
+            messages.push(entry);
         }
         if *purpose == Purpose::Compaction {
             let window = model.card().context_window.unwrap_or(ASSUMED_WINDOW);
             let digest = compaction::digest(&messages, window);
             return Self::of_text(model, compaction::PROMPT, TranscriptEntry::new(Message::user(digest)));
         }
-        let tools = run.tools();
         let input = if model.card().is_program() { 0 } else { input_bound(&system, tools.bytes, &messages, last_ask) };
-        let hash = request_hash(&system, Some(&tools), &messages);
         let rates = model.card().rates.clone().unwrap_or_default();
         Self { model, messages, system, tools: Some(tools), size: bare_size(input), rates, hash }
     }
 
     /// A request with one message and no tools.
     fn of_text(model: Arc<dyn Model>, system: &str, message: Arc<TranscriptEntry>) -> Self {
-        let messages = vec![message];
+        let messages = SharedMessages::from(message);
         let input = input_bound(system, 0, &messages, None);
         let rates = model.card().rates.clone().unwrap_or_default();
         let hash = request_hash(system, None, &messages);
@@ -195,6 +198,50 @@ fn most_output(card: &ModelCard, input: u64, cap: Option<u64>, config: &RuntimeC
 
 /// A fingerprint of a request: the prompt, the specifications of the tools, the messages.
 pub(crate) fn request_hash(system: &str, tools: Option<&RunTools>, messages: &[Arc<TranscriptEntry>]) -> u64 {
-    let start = fnv(FNV_START, system.as_bytes()) ^ tools.map_or(0, |tools| tools.hash);
-    messages.iter().fold(start, |hash, entry| fnv(hash, &entry.hash().to_le_bytes()))
+    messages.iter().fold(hash_start(system, tools), hash_message)
+}
+
+fn hash_start(system: &str, tools: Option<&RunTools>) -> u64 {
+    fnv(FNV_START, system.as_bytes()) ^ tools.map_or(0, |tools| tools.hash)
+}
+
+fn hash_message(hash: u64, entry: &Arc<TranscriptEntry>) -> u64 {
+    fnv(hash, &entry.hash().to_le_bytes())
+}
+
+/// The fingerprint of a run's last request, which that of the next one continues: a turn of a long conversation would otherwise
+/// read all of it again.
+#[derive(Default)]
+pub(crate) struct LastHash(Mutex<Option<HashedMessages>>);
+
+/// The messages that a fingerprint covers. The first and the last one identify them, because a transcript only grows between them:
+/// a summary replaces the first.
+struct HashedMessages {
+    start: u64,
+    count: usize,
+    first: Arc<TranscriptEntry>,
+    last: Arc<TranscriptEntry>,
+    hash: u64,
+}
+
+impl HashedMessages {
+    fn is_beginning_of(&self, start: u64, messages: &[Arc<TranscriptEntry>]) -> bool {
+        let is_at = |at: usize, entry| messages.get(at).is_some_and(|message| Arc::ptr_eq(message, entry));
+        self.start == start && is_at(0, &self.first) && is_at(self.count - 1, &self.last)
+    }
+}
+
+impl LastHash {
+    /// Returns the fingerprint of a request that begins with `start`.
+    fn extend(&self, start: u64, messages: &[Arc<TranscriptEntry>]) -> u64 {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.as_ref().filter(|kept| kept.is_beginning_of(start, messages));
+        let (hash, count) = known.map_or((start, 0), |known| (known.hash, known.count));
+        let hash = messages[count..].iter().fold(hash, hash_message);
+        if let [first, .., last] = messages {
+            let (first, last) = (first.clone(), last.clone());
+            *kept = Some(HashedMessages { start, count: messages.len(), first, last, hash });
+        }
+        hash
+    }
 }

@@ -69,7 +69,7 @@ impl ChildReport {
     pub(crate) fn ended(run: &Run, ended: &Ended) -> Self {
         let ending = ChildEnding {
             error: (!ended.outcome.is_done()).then(|| describe(&ended.outcome)),
-            data: ended.data.clone(),
+            data: ended.data.as_deref().cloned(),
             limit: limit_of(&ended.outcome).cloned(),
             may_fail: run.spawned.agent.task.on_failure == OnFailure::Skip,
             tokens: run.subtree.usage.tokens(),

@@ -245,7 +245,7 @@ impl Delegation {
         self.run.tree.read_run(child, |run| match reader {
             ReportReader::Model => {
                 let text = child_report::text(run, ended, self.run.config().inline_answer);
-                ToolOutput::text(text).data(ended.data.clone()).is_error(is_error).into()
+                ToolOutput::text(text).data(ended.data.as_deref().cloned()).is_error(is_error).into()
             }
             ReportReader::Program => {
                 let output = ToolOutput::text(ended.text.clone()).is_error(is_error);

@@ -15,15 +15,25 @@ use homing_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::is_done;
 use crate::terminal;
 
-/// The result line of each item, if there is one; of a line that is printed, only the status.
+/// The result line of each item, if there is one.
 pub(super) type Results = Vec<Option<Value>>;
+
+/// The result of an item, as far as it is still needed.
+enum ItemResult {
+    Line(Value),
+    /// The line is printed.
+    Printed {
+        is_done: bool,
+    },
+}
 
 /// The items, their results, and the number that is printed.
 pub(super) struct Printer {
     items: Vec<String>,
-    results: Results,
+    results: Vec<Option<ItemResult>>,
     printed: usize,
     /// The thread that writes to stdout, so that a slow reader does not delay the runs.
     writer: Option<(Sender<String>, JoinHandle<io::Result<()>>)>,
@@ -41,6 +51,7 @@ impl Printer {
         let (lines, written) = channel();
         let writer = Some((lines, std::thread::spawn(move || write(&written))));
         let (positions, early) = (Positions::default(), HashMap::new());
+        let results = results.into_iter().map(|line| line.map(ItemResult::Line)).collect();
         Self { items, results, printed: 0, writer, open, retries, positions, early }
     }
 
@@ -48,7 +59,7 @@ impl Printer {
     pub(super) fn add_known(&mut self, lines: impl IntoIterator<Item = (usize, Value)>) {
         for (at, line) in lines {
             if let Some(item) = self.open.get(at).copied() {
-                self.results[item] = Some(line);
+                self.results[item] = Some(ItemResult::Line(line));
             }
         }
         self.print_ready();
@@ -78,7 +89,7 @@ impl Printer {
     }
 
     fn set(&mut self, item: usize, line: Value) {
-        self.results[item] = Some(line);
+        self.results[item] = Some(ItemResult::Line(line));
         self.print_ready();
     }
 
@@ -107,7 +118,8 @@ impl Printer {
         for child in &map.children {
             if let Some(item) = self.positions.of(child.run).and_then(|at| self.open.get(at)).copied() {
                 let is_printed = item < self.printed;
-                self.results[item] = Some(if is_printed { json!({"status": child.status}) } else { line(child) });
+                let printed = ItemResult::Printed { is_done: child.status == Status::Done };
+                self.results[item] = Some(if is_printed { printed } else { ItemResult::Line(line(child)) });
             }
         }
     }
@@ -122,12 +134,18 @@ impl Printer {
         thread.join().unwrap_or_else(|_| Err(io::Error::other("cannot write the results")))
     }
 
-    pub(super) fn results(&self) -> &Results {
-        &self.results
+    /// Returns the number of items.
+    pub(super) fn count(&self) -> usize {
+        self.items.len()
     }
 
-    pub(super) fn items(&self) -> &[String] {
-        &self.items
+    /// Returns the number of items that are done.
+    pub(super) fn done(&self) -> usize {
+        let is_done = |result: &&ItemResult| match result {
+            ItemResult::Line(line) => is_done(Some(line)),
+            ItemResult::Printed { is_done } => *is_done,
+        };
+        self.results.iter().flatten().filter(is_done).count()
     }
 
     fn print_next(&mut self) {
@@ -135,8 +153,11 @@ impl Printer {
         self.printed += 1;
         let unknown = || json!({"status": "queued", "output": "", "data": null, "error": null});
         let mut whole = json!({"item": self.items[at]});
-        let rest = self.results[at].take().unwrap_or_else(unknown);
-        self.results[at] = Some(json!({"status": rest["status"]}));
+        let rest = match self.results[at].take() {
+            Some(ItemResult::Line(line)) => line,
+            Some(ItemResult::Printed { .. }) | None => unknown(),
+        };
+        self.results[at] = Some(ItemResult::Printed { is_done: is_done(Some(&rest)) });
         if let (Some(whole), Value::Object(rest)) = (whole.as_object_mut(), rest) {
             whole.extend(rest);
         }
