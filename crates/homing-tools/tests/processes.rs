@@ -399,7 +399,7 @@ async fn fault39_memory_limit_ends_only_the_command() {
             commands
         });
         // At most 200 MB even without a limit. It is held for a while, because without a control group memory is counted.
-        let output = fixture.bash("{ head -c 200000000 /dev/zero; sleep 20; } | tail -n 1 | wc -c").await;
+        let output = fixture.bash("{ head -c 200000000 /dev/zero; sleep 8; } | tail -n 1 | wc -c").await;
         assert_eq!(output.data.as_ref().unwrap()["limit"], "memory", "{backend:?}: {}", output.text);
         assert!(!output.text.contains("200000000"), "{backend:?}: {}", output.text);
         let output = fixture.bash("echo fine").await;

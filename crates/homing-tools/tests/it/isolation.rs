@@ -114,7 +114,7 @@ async fn scheduling_of_other_processes_cannot_be_changed() {
 
 async fn start_many(fixture: &CommandFixture, network: Network) -> ToolOutput {
     // A plain sh is used because bash retries for a long time when it cannot fork.
-    let many = "sh -c 'i=0; while [ $i -lt 300 ]; do sleep 10 & i=$((i + 1)); done; wait'; sleep 10";
+    let many = "sh -c 'i=0; while [ $i -lt 300 ]; do sleep 4 & i=$((i + 1)); done; wait'; sleep 4";
     fixture.bash_with(&context(fixture, network), many).await
 }
 
