@@ -19,7 +19,7 @@ use crate::journal::{
 
 /// Records that are appended together are one row, unless it would get longer than this: a reader of a few records should not have
 /// to parse many more.
-const MAX_ROW_BYTES: usize = 64 * 1024;
+pub(super) const MAX_ROW_BYTES: usize = 64 * 1024;
 
 /// Appends records within a transaction.
 pub(super) struct Records<'a> {
@@ -327,6 +327,16 @@ fn insert_rows(
     }
     json.push(']');
     let stored = StoredRecords { tree: first.tree, seq: int(first.seq), epoch: first.epoch.into(), json: &json };
-    insertion.execute(params![tree, stored.seq, stored.epoch, stored.json, stored.crc()])?;
+    insert_stored(insertion, tree, &stored, stored.crc())
+}
+
+/// Inserts a row of records with this checksum.
+pub(super) fn insert_stored(
+    insertion: &mut CachedStatement<'_>,
+    tree: i64,
+    stored: &StoredRecords<'_>,
+    crc: u32,
+) -> rusqlite::Result<()> {
+    insertion.execute(params![tree, stored.seq, stored.epoch, stored.json, crc])?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::{
     journal::{
         JournalError,
         sqlite::{
-            append::insertion_of_rows,
+            append::{MAX_ROW_BYTES, insert_stored, insertion_of_rows},
             owner::Owner,
             row::{StoredRecords, element_of},
             schema::{OpenError, TREES},
@@ -22,9 +22,6 @@ use crate::{
 
 /// The version that can be converted.
 pub(super) const BEFORE: i64 = 1;
-
-/// Records are joined to rows of about this many bytes.
-const ROW_BYTES: usize = 16 * 1024;
 
 /// Makes room for the new tables. Indexes are dropped because their names are used again, and some versions lack some of them.
 const RENAME: &str = "
@@ -110,7 +107,7 @@ impl JoinedRecords {
 
     fn takes(&self, next: &OldRecord<'_>) -> bool {
         let follows = (next.number, next.seq, next.epoch) == (self.number, self.seq + self.count, self.epoch);
-        follows && self.json.len() + next.body.len() <= ROW_BYTES
+        follows && self.json.len() + next.body.len() <= MAX_ROW_BYTES
     }
 
     fn push(&mut self, json: &str) {
@@ -122,8 +119,7 @@ impl JoinedRecords {
     fn insert(mut self, connection: &Connection) -> rusqlite::Result<()> {
         self.json.push(']');
         let stored = StoredRecords { tree: self.tree, seq: self.seq, epoch: self.epoch, json: &self.json };
-        let columns = params![self.number, stored.seq, stored.epoch, stored.json, stored.crc()];
-        insertion_of_rows(connection)?.execute(columns).map(drop)
+        insert_stored(&mut insertion_of_rows(connection)?, self.number, &stored, stored.crc())
     }
 }
 
@@ -186,8 +182,7 @@ impl<'a> OldRecord<'a> {
 
     fn insert_damaged(&self, connection: &Connection) -> rusqlite::Result<()> {
         let stored = StoredRecords { tree: self.tree_id(), seq: self.seq, epoch: self.epoch, json: self.body };
-        let columns = params![self.number, stored.seq, stored.epoch, stored.json, !stored.crc()];
-        insertion_of_rows(connection)?.execute(columns).map(drop)
+        insert_stored(&mut insertion_of_rows(connection)?, self.number, &stored, !stored.crc())
     }
 }
 
