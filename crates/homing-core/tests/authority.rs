@@ -139,16 +139,29 @@ fn shown_is_enforced(grant: &Grant, calls: &[(&str, Subjects)], seed: u64) {
 #[test]
 fn inv34_child_never_has_more_than_its_parent_passes_on() {
     let calls = calls();
-    for seed in 0..100_000 {
-        let mut dice = Dice(seed);
-        let mut parent = Authority::root(dice.grant(), &dice.agent());
-        for _ in 0..=dice.of(4) {
-            let child = parent.child(&dice.agent());
-            no_more_than(&child.own, &parent.grant, &calls, seed);
-            no_more_than(&child.grant, &parent.grant, &calls, seed);
-            shown_is_enforced(&child.own, &calls, seed);
-            parent = child;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for first in 0..threads {
+            let calls = &calls;
+            scope.spawn(move || {
+                for seed in (0..100_000).skip(first).step_by(threads) {
+                    passes_on_no_more_than_it_has(seed, calls);
+                }
+            });
         }
+    });
+}
+
+/// Checks a random line of descent.
+fn passes_on_no_more_than_it_has(seed: u64, calls: &[(&str, Subjects)]) {
+    let mut dice = Dice(seed);
+    let mut parent = Authority::root(dice.grant(), &dice.agent());
+    for _ in 0..=dice.of(4) {
+        let child = parent.child(&dice.agent());
+        no_more_than(&child.own, &parent.grant, calls, seed);
+        no_more_than(&child.grant, &parent.grant, calls, seed);
+        shown_is_enforced(&child.own, calls, seed);
+        parent = child;
     }
 }
 

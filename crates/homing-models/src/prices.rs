@@ -260,31 +260,43 @@ mod tests {
 
     #[test]
     fn prepared_table_agrees_with_the_published_one() {
-        let (all, mut models) = (Calculator::bundled(), 0);
         let times = ["2026-02-01T00:10:00Z", "2026-10-19T02:00:00Z", "2027-02-01T16:30:00Z"];
         let times = times.map(|time| time.parse::<jiff::Timestamp>().unwrap());
-        for provider in all.providers() {
-            let names = provider.models().flat_map(|model| {
-                let id = model.id().to_owned();
-                [format!("{id}-20260213"), format!("{id}@20260213"), format!("{id}-tts"), id.to_uppercase(), id]
-            });
-            let others = ["gpt-4.1", "deepseek-chat", "gpt-5.4-2026-01-02", "no-such-model-at-all"].map(str::to_owned);
-            for name in names.chain(others) {
-                let now = times[models % times.len()];
-                let entry = listed_at(provider.id(), &name, || now);
-                for size in [1_000, 300_000] {
-                    let ours = entry.rates.clone().map(|rates| {
-                        let tier = rates.above.iter().rfind(|(from, _)| size > *from).map(|(_, rates)| rates.clone());
-                        tier.unwrap_or_else(|| rates.above(Vec::new()))
-                    });
-                    let theirs = published(all, provider.id(), &name, size, now);
-                    assert_eq!(ours, theirs, "{}/{name}, {size} tokens", provider.id());
-                }
-                models += 1;
+        let names: Vec<(&str, String)> = Calculator::bundled()
+            .providers()
+            .flat_map(|provider| {
+                let names = provider.models().flat_map(|model| {
+                    let id = model.id().to_owned();
+                    [format!("{id}-20260213"), format!("{id}@20260213"), format!("{id}-tts"), id.to_uppercase(), id]
+                });
+                let others = ["gpt-4.1", "deepseek-chat", "gpt-5.4-2026-01-02", "no-such-model-at-all"];
+                names.chain(others.map(str::to_owned)).map(move |name| (provider.id(), name))
+            })
+            .collect();
+        assert!(names.len() > 11_000, "{}", names.len());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            for part in names.chunks(names.len().div_ceil(threads)) {
+                scope.spawn(move || {
+                    for (at, (provider, name)) in part.iter().enumerate() {
+                        agrees_with_the_published_price(provider, name, times[at % times.len()]);
+                    }
+                });
             }
-        }
-        assert!(models > 11_000, "{models}");
+        });
         assert!(listed("azure", "deepseek-v3.2").rates.is_some(), "it also sells models of others");
+    }
+
+    fn agrees_with_the_published_price(provider: &str, name: &str, now: jiff::Timestamp) {
+        let entry = listed_at(provider, name, || now);
+        for size in [1_000, 300_000] {
+            let ours = entry.rates.clone().map(|rates| {
+                let tier = rates.above.iter().rfind(|(from, _)| size > *from).map(|(_, rates)| rates.clone());
+                tier.unwrap_or_else(|| rates.above(Vec::new()))
+            });
+            let theirs = published(Calculator::bundled(), provider, name, size, now);
+            assert_eq!(ours, theirs, "{provider}/{name}, {size} tokens");
+        }
     }
 
     #[test]

@@ -142,7 +142,9 @@ fn journal_of_another_user_is_read_from_a_copy() {
     // The process that wrote it is gone, so everything is in this file.
     fs::copy(world.project.path().join("journal.db"), &journal).unwrap();
     let program = shared.path().join("homing");
-    fs::copy(snapbox::cmd::cargo_bin!("homing"), &program).unwrap();
+    // By another process: a command that another test starts meanwhile would keep a file of this one open for writing, and such a
+    // file cannot be executed.
+    assert!(Command::new("cp").arg(snapbox::cmd::cargo_bin!("homing")).arg(&program).status().unwrap().success());
     fs::set_permissions(&journal, fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let read = |args: &[&str]| {

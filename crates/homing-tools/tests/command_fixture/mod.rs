@@ -160,7 +160,9 @@ pub fn again_as_ordinary_user(module: &str, tests: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let copy = |from: &Path, name: &str| {
         let to = folder.path().join(name);
-        fs::copy(from, &to).unwrap();
+        // By another process: a command that another test starts meanwhile would keep this one's file open for writing for a
+        // moment, and a file that is open for writing cannot be executed.
+        assert!(std::process::Command::new("cp").arg(from).arg(&to).status().unwrap().success());
         fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
         to
     };
