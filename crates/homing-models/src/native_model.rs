@@ -74,7 +74,7 @@ impl NativeModel {
         let endpoint = endpoint.map_err(|reason| bad(RowError::BadUrl { url: url.to_string(), reason }))?;
         headers.insert(HOST, endpoint.host.clone());
         headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(""));
-        let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
+        let timeouts = http.timeouts.with_patience(row.patience()).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
         let (origin, sampling) = (format!("responses/{}", row.name), row.sampling.of(&model));

@@ -104,8 +104,7 @@ pub struct ProviderRow {
     pub default_model: Option<String>,
     /// The user has set the base URL, so the server may need no key.
     pub has_own_url: bool,
-    /// Time to wait for the first content of a reply, if longer than the default timeout: a local model may have to be
-    /// loaded first.
+    /// Time to wait for the first content of a reply, if it was set and is longer than the default timeout.
     pub patience: Option<Duration>,
     /// Streamed or whole replies.
     pub delivery: Delivery,
@@ -118,6 +117,13 @@ impl ProviderRow {
     /// any model may be available.
     pub fn is_foreign(&self) -> bool {
         self.has_own_url && !provider_table::is_own_address(&self.name, &self.base_url)
+    }
+
+    /// Time to wait for the first content of a reply, if longer than the default timeout: a model near by may have to be loaded
+    /// first.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let is_near = || address::place(&self.base_url) != Place::Public;
+        self.patience.or_else(|| is_near().then_some(provider_table::LOCAL_PATIENCE))
     }
 
     /// Prices and context window of `model` in the price table.
@@ -185,9 +191,6 @@ impl Providers {
         if let Some(row) = rows.iter_mut().find(is_moved) {
             row.wire = if has_wire { row.wire } else { Wire::Chat };
             row.quirks.prompt_cache_key &= has_quirks;
-        }
-        for row in rows.iter_mut().filter(|row| address::place(&row.base_url) != Place::Public) {
-            row.patience.get_or_insert(provider_table::LOCAL_PATIENCE);
         }
         Self { rows, lookup, aws_profile: None, http: Arc::new(Http::new(timeouts, proxy)) }
     }

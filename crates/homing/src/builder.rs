@@ -393,23 +393,19 @@ impl HomingBuilder {
         if self.coding_setup.is_none() {
             unstarted::check_started(&self.registry, &self.tools)?;
         }
+        let journal = std::mem::replace(&mut self.journal, JournalChoice::Off);
         #[cfg(feature = "tools")]
-        if let Some(setup) = self.coding_setup.take() {
-            if setup.helper.is_none() && !setup.without_commands {
-                return Err(BuildError::NoHelper);
+        let opened = match self.coding_setup.take() {
+            Some(setup) => {
+                self = self.check_setup(&setup, &workdir)?;
+                let (opened, with_setup) = journal.open_beside(|| setup.add_to(self));
+                self = with_setup;
+                opened?
             }
-            if let Some(files) = setup.user_files() {
-                if let Some(why) = files.refuses(&workdir) {
-                    return Err(BuildError::RefusedFolder(workdir, why));
-                }
-                self.diagnostics.extend(files.warning(&workdir));
-                if let Some(layer) = files.layer(&self.permissions.roots(&workdir)) {
-                    self.permissions = self.permissions.layer(layer);
-                }
-            }
-            self = setup.add_to(self);
-        }
-        let opened = self.journal.open()?;
+            None => journal.open()?,
+        };
+        #[cfg(not(feature = "tools"))]
+        let opened = journal.open()?;
         let mut parts = RuntimeParts::new(self.registry, self.models.build()?, opened.journal);
         let on_question = self.permissions.on_question;
         parts.policy = self.permissions.grant(&workdir)?;
@@ -441,5 +437,22 @@ impl HomingBuilder {
             #[cfg(feature = "shell")]
             commands,
         })
+    }
+
+    /// Refuses a folder that agents must not work in, and keeps the user's own files from them.
+    #[cfg(feature = "tools")]
+    fn check_setup(mut self, setup: &crate::CodingSetup, workdir: &std::path::Path) -> Result<Self, BuildError> {
+        if setup.helper.is_none() && !setup.without_commands {
+            return Err(BuildError::NoHelper);
+        }
+        let Some(files) = setup.user_files() else { return Ok(self) };
+        if let Some(why) = files.refuses(workdir) {
+            return Err(BuildError::RefusedFolder(workdir.to_owned(), why));
+        }
+        self.diagnostics.extend(files.warning(workdir));
+        if let Some(layer) = files.layer(&self.permissions.roots(workdir)) {
+            self.permissions = self.permissions.layer(layer);
+        }
+        Ok(self)
     }
 }

@@ -75,7 +75,8 @@ impl GenaiModel {
         let url = endpoint.as_deref().and_then(|url| Url::parse(url).ok());
         let peer = Arc::new(Peer::new(&row.name, url.as_ref()));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let (delivery, timeouts) = (row.delivery, http.timeouts.with_patience(row.patience).for_delivery(row.delivery));
+        let (delivery, timeouts) =
+            (row.delivery, http.timeouts.with_patience(row.patience()).for_delivery(row.delivery));
         let sampling = row.sampling.of(model);
         let (model, origin) = (ModelIden::new(adapter, model.to_owned()), format!("genai/{}", row.name));
         Ok(Self { card, model, endpoint, headers, sampling, key, origin, delivery, timeouts, peer, http })

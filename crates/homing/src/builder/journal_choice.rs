@@ -55,6 +55,24 @@ pub(super) struct OpenJournal {
 }
 
 impl JournalChoice {
+    /// Opens the journal while `work` is done: SQLite reads the file and parses its tables, which takes about as long as finding
+    /// a project's agents.
+    #[cfg(feature = "tools")]
+    pub(super) fn open_beside<T>(self, work: impl FnOnce() -> T) -> (Result<OpenJournal, JournalError>, T) {
+        if matches!(self, Self::Off | Self::Own(_)) {
+            return (self.open(), work());
+        }
+        std::thread::scope(|scope| {
+            let opening = std::thread::Builder::new().spawn_scoped(scope, || self.open());
+            let made = work();
+            let opened = match opening {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(error) => Err(JournalError::Unwritable(format!("cannot start a thread: {error}"))),
+            };
+            (opened, made)
+        })
+    }
+
     pub(super) fn open(self) -> Result<OpenJournal, JournalError> {
         let journal: Arc<dyn Journal> = match self {
             Self::Off => Arc::new(NullJournal::default()),
