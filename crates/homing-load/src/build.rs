@@ -13,11 +13,7 @@ mod verdict;
 pub(crate) use opencode::{MatchTarget, TOOLS as OPENCODE_TOOLS};
 pub(crate) use tool_access::DEVELOPER_TOOLS;
 
-use homing_core::{
-    definition::{AgentDefinition, Source},
-    limits::Limits,
-    registry::distance,
-};
+use homing_core::{definition::AgentDefinition, limits::Limits, registry::distance};
 
 pub(crate) use self::model_settings::{EFFORT_LEVELS, effort_level};
 use self::{
@@ -46,20 +42,11 @@ pub(crate) struct PartialDefinition<'a> {
     /// The file name without its extensions.
     pub(crate) stem: Option<&'a str>,
     pub(crate) names: Vocabulary<'a>,
-    pub(crate) source: Source,
 }
 
-/// The result of building a definition.
-pub(crate) enum Built {
-    Definition(Box<AgentDefinition>),
-    /// The definition is valid but disables itself.
-    Disabled,
-    /// The diagnostics contain the reason.
-    Refused,
-}
-
-/// Builds the definition and reports problems to `diagnostics`.
-pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Built {
+/// Builds the definition and reports problems to `diagnostics`. Returns `None` if there are errors or the definition disables
+/// itself.
+pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Option<AgentDefinition> {
     let mark = diagnostics.len();
     let mut builder = DefinitionBuilder {
         dialect: partial.names.dialect,
@@ -76,10 +63,10 @@ pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnosti
         builder.apply(entry);
     }
     if builder.disabled {
-        return Built::Disabled;
+        return None;
     }
     let definition = builder.finish(partial);
-    if diagnostics.has_error_since(mark) { Built::Refused } else { Built::Definition(Box::new(definition)) }
+    (!diagnostics.has_error_since(mark)).then_some(definition)
 }
 
 /// Assigns each key to the part of the definition that reads it.
@@ -253,7 +240,6 @@ impl DefinitionBuilder<'_> {
     /// Fills in what is missing and joins the parts.
     fn finish(self, partial: &PartialDefinition<'_>) -> AgentDefinition {
         let mut definition = AgentDefinition::default();
-        definition.source = partial.source.clone();
         self.identity.finish(partial, self.diagnostics, &mut definition);
         self.model.finish(self.dialect.absent_model, &mut definition);
         self.tools.finish(&mut definition);

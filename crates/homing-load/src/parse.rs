@@ -9,7 +9,7 @@ use homing_core::{
 };
 
 use crate::{
-    build::{Built, PartialDefinition, build},
+    build::{PartialDefinition, build},
     diagnostics::Diagnostics,
     dialect::{self, Dialect, ToolMap},
     fields::{self, Field},
@@ -73,13 +73,13 @@ pub enum FileKind {
 
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
-    parse_with(path, bytes, found, scope, options, None)
+    parse_with(path, &bytes, found, scope, options, None)
 }
 
 /// The same with what the configuration of OpenCode or Kilo says of the agents.
 pub(crate) fn parse_with(
     path: &Path,
-    bytes: Vec<u8>,
+    bytes: &[u8],
     found: ParsedFile,
     scope: Scope,
     options: &ParseOptions,
@@ -95,7 +95,7 @@ pub(crate) fn parse_with(
 }
 
 /// Parses the content of a file for the names in it that refer to something else, and the lines of its fields.
-pub(crate) fn notes(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> FileNotes {
+pub(crate) fn notes(path: &Path, bytes: &[u8], found: ParsedFile, options: &ParseOptions) -> FileNotes {
     let mut diagnostics = Diagnostics::default();
     diagnostics.notes = Some(FileNotes::default());
     if let Some(text) = file::decode(bytes, &mut diagnostics) {
@@ -439,19 +439,16 @@ fn one<'a>(
         .filter(|_| dialect.tool_map == ToolMap::Switches)
         .map(|defaults| defaults.before(key.or(stem).unwrap_or_default(), entries));
     let entries: &[NodeEntry] = with_defaults.as_deref().unwrap_or(entries);
-    let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
-    let partial = PartialDefinition { key, entries, position: node.position, body, stem, names, source };
-    match build(&partial, diagnostics) {
-        Built::Definition(definition) => {
-            if let Some(notes) = &mut diagnostics.notes {
-                notes.add(&partial, &definition);
-            }
-            Some(*definition)
-        }
-        Built::Disabled | Built::Refused => None,
+    let partial = PartialDefinition { key, entries, position: node.position, body, stem, names };
+    let mut definition = build(&partial, diagnostics)?;
+    let path = Some(context.path.to_owned());
+    definition.source = Source { kind: context.scope, path, dialect: dialect.name.to_owned() };
+    if let Some(notes) = &mut diagnostics.notes {
+        notes.add(&partial, &definition);
     }
+    Some(definition)
 }
 
 /// The names of the MCP servers that a file defines.

@@ -76,7 +76,7 @@ pub(super) struct AgentFolder {
     pub(super) scope: Scope,
     pub(super) nearness: usize,
     pub(super) plugin: Option<String>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     depth: Depth,
     endings: &'static [&'static str],
     /// The project or plugin, which links and references must not leave.
@@ -100,6 +100,11 @@ impl AgentFolder {
     /// Returns true if it is a single file.
     pub(super) fn is_file(&self) -> bool {
         self.endings.is_empty()
+    }
+
+    /// Returns true if one of the two contains the other, so that a file may be in both.
+    pub(super) fn overlaps(&self, other: &Path) -> bool {
+        self.path.starts_with(other) || other.starts_with(&self.path)
     }
 
     pub(super) fn list(&self) -> Listing {

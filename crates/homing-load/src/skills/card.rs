@@ -74,7 +74,7 @@ pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Di
             diagnostics.error(Position::default(), "", message, "move text into files beside it");
             None
         }
-        Ok((bytes, _)) => return parse_card(path, scope, bytes),
+        Ok((bytes, _)) => return parse_card(path, scope, &bytes),
         Err(message) => {
             diagnostics.error(Position::default(), "", message, "");
             None
@@ -84,13 +84,13 @@ pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Di
 }
 
 /// Reads the front matter in the first bytes of a skill.
-pub(crate) fn parse_card(path: &Path, scope: Scope, mut bytes: Vec<u8>) -> (Option<SkillCard>, Vec<Diagnostic>) {
+pub(crate) fn parse_card(path: &Path, scope: Scope, mut bytes: &[u8]) -> (Option<SkillCard>, Vec<Diagnostic>) {
     let mut diagnostics = Diagnostics::default();
     // The bytes that were read may end inside a character.
-    if let Err(error) = std::str::from_utf8(&bytes)
+    if let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
     {
-        bytes.truncate(error.valid_up_to());
+        bytes = &bytes[..error.valid_up_to()];
     }
     let text = file::decode(bytes, &mut diagnostics);
     let card = text.as_ref().and_then(|text| card_of(path, scope, text, &mut diagnostics));

@@ -426,8 +426,9 @@ fn plugin_manifest_names_further_folders() {
         fs::write(path, text).unwrap();
     };
     let agent = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nP\n");
-    let manifest =
-        r#"{"name": "kit", "agents": ["./more/", "./single/one.md", "../outside", "/etc"], "skills": "./abilities"}"#;
+    // A file that is also in the usual folder is one agent, not a duplicate.
+    let manifest = r#"{"name": "kit", "skills": "./abilities", "agents":
+        ["./more/", "./single/one.md", "./agents/usual.md", "../outside", "/etc"]}"#;
     write("kit/.claude-plugin/plugin.json", manifest);
     write("kit/commands/go.md", "Go.\n");
     write("kit/agents/usual.md", &agent("usual"));
