@@ -280,15 +280,15 @@ impl Discovered {
     /// Decides between the agent that a file defines for itself and the one that another file makes of it, a role or a
     /// sub-recipe: the latter says more. `parsed` was read from `path`.
     fn replace_own(&mut self, path: &Path, parsed: &mut Parsed, candidates: &mut Vec<Candidate>) {
+        let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
+        if self.sources.is_none() && parsed.definitions.iter().all(is_own) {
+            return;
+        }
         let is_roles = path.ends_with(codex_roles::FILE);
         let is_known = |definition: &AgentDefinition, other: &Candidate| {
             let is_same = is_roles || other.definition.name == definition.name;
             is_same && other.definition.source == definition.source
         };
-        let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
-        if self.sources.is_none() && parsed.definitions.iter().all(is_own) {
-            return;
-        }
         self.note_sources(candidates);
         let Some(sources) = &mut self.sources else { return };
         let before = parsed.definitions.len();

@@ -158,11 +158,11 @@ fn read(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) ->
     }
 }
 
-fn json_node(text: &str) -> Result<Node, (Position, String)> {
+fn json_node(text: &str) -> Result<Node<'static>, (Position, String)> {
     json::parse(text).map_err(|error| (error.position, error.message))
 }
 
-fn yaml_or_json(text: &str) -> Result<Node, (Position, String)> {
+fn yaml_or_json(text: &str) -> Result<Node<'_>, (Position, String)> {
     if text.len() > MAX_FRONT_MATTER * 4 {
         return Err((Position { line: 1, column: 1 }, "too large for a YAML file of agents".into()));
     }
@@ -174,7 +174,7 @@ fn yaml_or_json(text: &str) -> Result<Node, (Position, String)> {
 
 /// Reads a file that is one value: JSON, YAML or TOML.
 fn document(
-    node: Result<Node, (Position, String)>,
+    node: Result<Node<'_>, (Position, String)>,
     context: &FileContext<'_>,
     diagnostics: &mut Diagnostics,
 ) -> ParsedParts {
@@ -219,14 +219,14 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
-fn has_prompt_and_name(node: &Node) -> bool {
+fn has_prompt_and_name(node: &Node<'_>) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     has(&["prompt", "systemPrompt", "system_prompt", "developer_instructions", "roleDefinition", "instructions"])
         && has(&["name", "description", "title", "slug"])
 }
 
 /// The agents in a document: itself, the members of a list, or of a map of name to agent.
-fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
+fn members<'a>(node: &'a Node<'a>) -> Vec<(Option<&'a str>, &'a Node<'a>)> {
     if let NodeKind::List(items) = &node.kind {
         return items.iter().map(|item| (None, item)).collect();
     }
@@ -243,7 +243,7 @@ fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
     let entries = map.entries().unwrap_or_default();
     let nested = !entries.is_empty() && entries.iter().all(|entry| entry.value.entries().is_some());
     if nested {
-        entries.iter().map(|entry| (Some(entry.key.as_str()), &entry.value)).collect()
+        entries.iter().map(|entry| (Some(entry.key.as_ref()), &entry.value)).collect()
     } else if map.position == node.position {
         vec![(None, node)]
     } else {
@@ -321,7 +321,7 @@ fn is_documentation(path: &Path) -> bool {
 }
 
 /// The reason why a file is not an agent. Front matter has many uses, so files outside of agent folders need more keys.
-fn not_an_agent(node: &Node, context: &FileContext<'_>) -> Option<&'static str> {
+fn not_an_agent(node: &Node<'_>, context: &FileContext<'_>) -> Option<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     let known = has(&["name", "description"]);
     if is_documentation(context.path) && !(has(&["name"]) && has(&["description"])) {
@@ -392,11 +392,11 @@ fn is_placed(context: &FileContext<'_>) -> bool {
     }
 }
 
-fn dialect_of(context: &FileContext<'_>, node: &Node) -> Option<&'static Dialect> {
+fn dialect_of(context: &FileContext<'_>, node: &Node<'_>) -> Option<&'static Dialect> {
     match context.found {
         // instructor-php shares Claude Code's folder, so only the content distinguishes them.
         ParsedFile::Among(dialect) if dialect.name == "claude-code" => {
-            dialect::by_content(node).filter(|found| found.name == "instructor").or(Some(dialect))
+            Some(dialect::instructor_by_content(node).unwrap_or(dialect))
         }
         ParsedFile::Among(dialect) => Some(dialect),
         ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Anywhere => {
@@ -418,7 +418,7 @@ fn stem(path: &Path) -> Option<&str> {
 
 fn one<'a>(
     key: Option<&'a str>,
-    node: &'a Node,
+    node: &'a Node<'a>,
     body: Option<(&'a str, u32)>,
     stem: Option<&'a str>,
     dialect: &'static Dialect,
@@ -438,7 +438,7 @@ fn one<'a>(
         .defaults
         .filter(|_| dialect.tool_map == ToolMap::Switches)
         .map(|defaults| defaults.before(key.or(stem).unwrap_or_default(), entries));
-    let entries: &[NodeEntry] = with_defaults.as_deref().unwrap_or(entries);
+    let entries: &[NodeEntry<'_>] = with_defaults.as_deref().unwrap_or(entries);
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
     let partial = PartialDefinition { key, entries, position: node.position, body, stem, names };
@@ -452,12 +452,12 @@ fn one<'a>(
 }
 
 /// The names of the MCP servers that a file defines.
-fn servers(entries: &[NodeEntry]) -> Vec<String> {
-    let is_servers = |entry: &NodeEntry| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
+fn servers(entries: &[NodeEntry<'_>]) -> Vec<String> {
+    let is_servers = |entry: &NodeEntry<'_>| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
     // Few values are maps, and looking up a key costs more.
     let maps = entries.iter().filter_map(|entry| Some((entry, entry.value.entries()?)));
     let servers = maps.filter(|(entry, _)| is_servers(entry)).flat_map(|(_, servers)| servers);
-    servers.map(|server| server.key.clone()).collect()
+    servers.map(|server| server.key.to_string()).collect()
 }
 
 /// Parses agents from JSON that is not a file, such as a value of the configuration.

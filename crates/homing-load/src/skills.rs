@@ -215,7 +215,7 @@ fn listed_resources(front: Option<(&str, u32)>, diagnostics: &mut Diagnostics) -
     let node = front.and_then(|(yaml, line)| repair::read(yaml, line, diagnostics).ok());
     let resources = node.as_ref().and_then(|node| node.get("resources"));
     let items = resources.map(|node| crate::tools::items(node, "resources", diagnostics));
-    items.unwrap_or_default().into_iter().map(|(item, _)| item).collect()
+    items.unwrap_or_default().into_iter().map(|(item, _)| item.into_owned()).collect()
 }
 
 /// The other files in the folder of a skill, relative to it.
