@@ -53,7 +53,7 @@ pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnosti
     let mut builder = DefinitionBuilder {
         dialect: partial.names.dialect,
         diagnostics,
-        seen: Vec::new(),
+        seen: Vec::with_capacity(partial.entries.len()),
         identity: Identity::default(),
         tools: ToolAccess::new(partial.names),
         model: ModelReader::default(),

@@ -56,7 +56,7 @@ pub struct Discovered {
     /// The number of files that contain an agent.
     pub agent_files: usize,
     /// The folders with files that were read.
-    folders: Vec<PathBuf>,
+    folders: Vec<AgentFolder>,
     /// The files of all candidates, because comparing each candidate with every other takes longer than reading the files. It is
     /// made when a file may be read for the second time.
     sources: Option<HashSet<PathBuf>>,
@@ -102,7 +102,8 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
     let defaults = AllDefaults::read(places);
     for folder in agent_folders(places) {
-        found.read_folder(&folder, options, defaults.get(folder.dialect, folder.scope), &mut candidates);
+        let defaults = defaults.get(folder.dialect, folder.scope);
+        found.read_folder(folder, options, defaults, &mut candidates);
     }
     for path in &places.files {
         found.read_named(path, options, &mut candidates);
@@ -226,20 +227,20 @@ pub(crate) fn load_bytes(
 impl Discovered {
     fn read_folder(
         &mut self,
-        folder: &AgentFolder,
+        mut folder: AgentFolder,
         options: &ParseOptions,
         defaults: Option<&OpenCodeDefaults>,
         candidates: &mut Vec<Candidate>,
     ) {
-        let listing = folder.list();
-        self.diagnostics.extend(listing.diagnostics);
-        if listing.files.is_empty() {
+        if self.folders.iter().any(|other| folder.is_empty_like(other)) {
             return;
         }
-        if self.folders.iter().any(|other| folder.overlaps(other)) {
+        let listing = folder.list();
+        folder.is_whole = listing.is_whole();
+        self.diagnostics.extend(listing.diagnostics);
+        if !listing.files.is_empty() && self.folders.iter().any(|other| folder.overlaps(other)) {
             self.note_sources(candidates);
         }
-        self.folders.push(folder.path.clone());
         let mut buffer = Vec::new();
         for (order, path) in listing.files.iter().enumerate() {
             let (found, fence) = (ParsedFile::Among(folder.dialect), folder.fence.as_deref());
@@ -274,6 +275,9 @@ impl Discovered {
                 plugin: folder.plugin.clone(),
                 is_trusted: true,
             }));
+        }
+        if !listing.files.is_empty() {
+            self.folders.push(folder);
         }
     }
 

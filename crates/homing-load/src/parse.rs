@@ -26,6 +26,9 @@ use crate::{
 /// The reason why a file such as `README.md` is not an agent; it needs no remark.
 pub(crate) const DOCUMENTATION: &str = "documentation";
 
+/// The name of a skill's file.
+const SKILL: &str = "SKILL.md";
+
 /// Options of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct ParseOptions {
@@ -88,7 +91,10 @@ pub(crate) fn parse_with(
     let mut diagnostics = Diagnostics::default();
     let text = file::decode(bytes, &mut diagnostics);
     let parts = match &text {
-        Some(text) => read(text, &FileContext { path, found, scope, options, defaults }, &mut diagnostics),
+        Some(text) => {
+            let name = file_name(path);
+            read(text, &FileContext { path, name, found, scope, options, defaults }, &mut diagnostics)
+        }
         None => (undecodable(path, found), Vec::new()),
     };
     finish(parts, diagnostics, Some(path), text.as_deref(), options)
@@ -99,7 +105,8 @@ pub(crate) fn notes(path: &Path, bytes: &[u8], found: ParsedFile, options: &Pars
     let mut diagnostics = Diagnostics::default();
     diagnostics.notes = Some(FileNotes::default());
     if let Some(text) = file::decode(bytes, &mut diagnostics) {
-        read(&text, &FileContext { path, found, scope: Scope::Project, options, defaults: None }, &mut diagnostics);
+        let (scope, name) = (Scope::Project, file_name(path));
+        read(&text, &FileContext { path, name, found, scope, options, defaults: None }, &mut diagnostics);
     }
     diagnostics.notes.unwrap_or_default()
 }
@@ -135,6 +142,8 @@ fn undecodable(path: &Path, found: ParsedFile) -> FileKind {
 /// The facts about a file that are known before it is parsed.
 struct FileContext<'a> {
     path: &'a Path,
+    /// The name of the file; empty if it is not Unicode.
+    name: &'a str,
     found: ParsedFile,
     scope: Scope,
     options: &'a ParseOptions,
@@ -203,7 +212,7 @@ fn document(
     let fallback = || if is_toml(context.path) { dialect::named("codex") } else { dialect::named("json") };
     let dialect = dialect_of(context, parts.first().map_or(&node, |(_, part)| part));
     let dialect = dialect.or_else(fallback).unwrap_or(dialect::own());
-    let stem = (parts.len() == 1).then(|| stem(context.path)).flatten();
+    let stem = (parts.len() == 1).then(|| stem(context.name)).flatten();
     let definitions =
         parts.iter().filter_map(|(key, part)| one(*key, part, None, stem, dialect, context, diagnostics)).collect();
     (FileKind::Agent, definitions)
@@ -252,7 +261,7 @@ fn members<'a>(node: &'a Node<'a>) -> Vec<(Option<&'a str>, &'a Node<'a>)> {
 }
 
 fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) -> ParsedParts {
-    if is_skill(context.path) && !matches!(context.found, ParsedFile::SkillAsAgent) {
+    if context.name.eq_ignore_ascii_case(SKILL) && !matches!(context.found, ParsedFile::SkillAsAgent) {
         return (FileKind::Skill, Vec::new());
     }
     let split = front_matter::split(text, diagnostics);
@@ -282,7 +291,7 @@ fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics
             items.iter().filter_map(|item| one(None, item, Some(body), None, dialect, context, diagnostics)).collect()
         }
         NodeKind::Map(_) => {
-            one(None, &node, Some(body), stem(context.path), dialect, context, diagnostics).into_iter().collect()
+            one(None, &node, Some(body), stem(context.name), dialect, context, diagnostics).into_iter().collect()
         }
         NodeKind::Plain(_) | NodeKind::Quoted(_) => {
             diagnostics.error(start, "", "the front matter has no keys", "write `name: …` and `description: …`");
@@ -295,14 +304,14 @@ fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics
 /// Reports a file that the user named; any other file without front matter is documentation.
 fn without_front_matter(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) -> ParsedParts {
     match context.found {
-        ParsedFile::Named | ParsedFile::SkillAsAgent if !is_documentation(context.path) => {
+        ParsedFile::Named | ParsedFile::SkillAsAgent if !is_documentation(context.name) => {
             let start = Position { line: 1, column: 1 };
             let message = if text.trim().is_empty() { "the file is empty" } else { "the file has no front matter" };
             diagnostics.error(start, "", message, "begin it with `---`, `name: …`, `description: …`, `---`");
             (FileKind::Agent, Vec::new())
         }
         ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Among(_) | ParsedFile::Anywhere => {
-            let reason = if is_documentation(context.path) { DOCUMENTATION } else { "no front matter" };
+            let reason = if is_documentation(context.name) { DOCUMENTATION } else { "no front matter" };
             (FileKind::Other(reason), Vec::new())
         }
     }
@@ -310,11 +319,15 @@ fn without_front_matter(text: &str, context: &FileContext<'_>, diagnostics: &mut
 
 /// Returns true for `SKILL.md`.
 pub(crate) fn is_skill(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"))
+    path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL))
 }
 
-fn is_documentation(path: &Path) -> bool {
-    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn is_documentation(name: &str) -> bool {
+    let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     ["README", "AGENTS", "CLAUDE", "GEMINI", "CHANGELOG", "CONTRIBUTING", "LICENSE"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known))
@@ -324,11 +337,11 @@ fn is_documentation(path: &Path) -> bool {
 fn not_an_agent(node: &Node<'_>, context: &FileContext<'_>) -> Option<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     let known = has(&["name", "description"]);
-    if is_documentation(context.path) && !(has(&["name"]) && has(&["description"])) {
+    if is_documentation(context.name) && !(has(&["name"]) && has(&["description"])) {
         return Some(DOCUMENTATION);
     }
-    let is_page = has(PAGE_KEYS) || (has(&["title"]) && !has(&["name"]));
-    if is_page && !has(AGENT_KEYS) && matches!(context.found, ParsedFile::Among(_) | ParsedFile::Anywhere) {
+    let is_page = || has(PAGE_KEYS) || (has(&["title"]) && !has(&["name"]));
+    if !has(AGENT_KEYS) && is_page() && matches!(context.found, ParsedFile::Among(_) | ParsedFile::Anywhere) {
         return Some("a page of documentation");
     }
     let evidence = match context.found {
@@ -409,8 +422,7 @@ fn dialect_of(context: &FileContext<'_>, node: &Node<'_>) -> Option<&'static Dia
 }
 
 /// The file name without `.md`, `.agent.md` and similar endings.
-fn stem(path: &Path) -> Option<&str> {
-    let name = path.file_name()?.to_str()?;
+fn stem(name: &str) -> Option<&str> {
     let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let stem = [".agent", ".chatmode"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     Some(stem).filter(|stem| !stem.is_empty())
@@ -470,7 +482,8 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
             return Parsed { diagnostics: diagnostics.into_diagnostics(None, None), ..Parsed::default() };
         }
     };
-    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options, defaults: None };
+    let context =
+        FileContext { path: Path::new(""), name: "", found: ParsedFile::Named, scope, options, defaults: None };
     let dialect = dialect::named("json").unwrap_or(dialect::own());
     let mut definitions: Vec<AgentDefinition> = members(&node)
         .into_iter()

@@ -52,11 +52,13 @@ pub(crate) enum Meaning {
 impl Vocabulary<'_> {
     /// The meaning of one entry.
     pub(crate) fn meaning(&self, entry: &str) -> Meaning {
-        let entry = unquoted(entry.trim(), &['`', '"', '\'']).trim();
+        // Most entries are a single word.
+        let is_word = entry.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let entry = if is_word { entry } else { unquoted(entry.trim(), &['`', '"', '\'']).trim() };
         if ["*", "all", "all tools", "inherit"].iter().any(|word| entry.eq_ignore_ascii_case(word)) {
             return Meaning::Everything;
         }
-        let (name, pattern) = match entry.split_once('(') {
+        let (name, pattern) = match entry.split_once('(').filter(|_| !is_word) {
             None => (entry, None),
             Some((name, rest)) if rest.ends_with(')') => (name.trim(), Some(&rest[..rest.len() - 1])),
             Some(_) => return Meaning::Unknown,
@@ -89,7 +91,7 @@ impl Vocabulary<'_> {
         }
         let server = || self.servers.iter().find(|server| *server == name).map(|server| format!("mcp__{server}"));
         let tool = canonical(name).map(str::to_owned).or_else(server).or_else(|| mcp(name));
-        tool.map(rule).into_iter().collect()
+        tool.map_or_else(Vec::new, |tool| vec![rule(tool)])
     }
 
     /// The tool whose name is most similar to an unknown name.
@@ -214,7 +216,7 @@ fn names(text: &str) -> Vec<&str> {
 
 /// Splits at `separator` outside of parentheses and drops empty pieces.
 fn pieces<'a>(text: &'a str, separator: u8) -> Vec<&'a str> {
-    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_i32);
+    let (mut pieces, mut start, mut depth) = (Vec::with_capacity(8), 0, 0_i32);
     let mut add = |piece: &'a str| {
         let piece = unquoted(piece.trim(), &['"', '\'']);
         if !piece.is_empty() {

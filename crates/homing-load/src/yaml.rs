@@ -10,6 +10,8 @@ use crate::node::{Node, NodeEntry, NodeKind, Position};
 const MAX_DEPTH: usize = 48;
 /// The maximum number of values, counted after aliases are expanded.
 const MAX_NODES: usize = 20_000;
+/// The number of keys that most maps do not exceed. Growing a list costs more than reading a key.
+const USUAL_KEYS: usize = 8;
 
 /// A YAML syntax error or an exceeded limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +87,7 @@ impl<'a> NodeBuilder<'a> {
             }
             Event::SequenceStart(_, anchor, _tag) => self.open(anchor, position, Unfinished::List(Vec::new()))?,
             Event::MappingStart(_, anchor, _tag) => {
-                self.open(anchor, position, Unfinished::Map { entries: Vec::new(), key: None })?;
+                self.open(anchor, position, Unfinished::Map { entries: Vec::with_capacity(USUAL_KEYS), key: None })?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
             Event::Alias(anchor) => {

@@ -71,16 +71,19 @@ pub(crate) fn repository(folder: &Path) -> Option<&Path> {
 }
 
 /// One folder or file with agents of one dialect.
+#[derive(Debug)]
 pub(super) struct AgentFolder {
     pub(super) dialect: &'static Dialect,
     pub(super) scope: Scope,
     pub(super) nearness: usize,
     pub(super) plugin: Option<String>,
-    pub(super) path: PathBuf,
+    path: PathBuf,
     depth: Depth,
     endings: &'static [&'static str],
     /// The project or plugin, which links and references must not leave.
     pub(super) fence: Option<PathBuf>,
+    /// True if it was listed and has nothing but files with these endings.
+    pub(super) is_whole: bool,
 }
 
 impl AgentFolder {
@@ -94,6 +97,7 @@ impl AgentFolder {
             depth: folder.depth,
             endings: folder.endings,
             fence: None,
+            is_whole: false,
         }
     }
 
@@ -103,8 +107,15 @@ impl AgentFolder {
     }
 
     /// Returns true if one of the two contains the other, so that a file may be in both.
-    pub(super) fn overlaps(&self, other: &Path) -> bool {
-        self.path.starts_with(other) || other.starts_with(&self.path)
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.path.starts_with(&other.path) || other.path.starts_with(&self.path)
+    }
+
+    /// Returns true if `other`, which was listed, is the same folder and has nothing but files with other endings.
+    pub(super) fn is_empty_like(&self, other: &Self) -> bool {
+        let is_like = |ending: &str, other: &str| ending.ends_with(other) || other.ends_with(ending);
+        let may_have = |ending: &&str| other.endings.iter().any(|other| is_like(ending, other));
+        other.is_whole && !self.is_file() && !self.endings.iter().any(may_have) && self.path == other.path
     }
 
     pub(super) fn list(&self) -> Listing {
