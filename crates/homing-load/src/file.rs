@@ -179,3 +179,39 @@ fn position_after(bytes: &[u8]) -> Position {
         column: u32::try_from(column + 1).unwrap_or(u32::MAX),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn files_of_every_size_are_read_whole_with_one_buffer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.md");
+        let mut buffer = Vec::new();
+        for size in [20_000, 0, 1, 8_191, 8_192, 8_193, 3, 65_536] {
+            let bytes: Vec<u8> = (0..size).map(|at| u8::try_from(at % 251).unwrap()).collect();
+            fs::write(&path, &bytes).unwrap();
+            assert_eq!(read_into(&path, &mut buffer), Ok(bytes.as_slice()), "{size}");
+            assert_eq!(read(&path), Ok(bytes.clone()), "{size}");
+            let head = bytes[..size.min(8_192)].to_vec();
+            assert_eq!(read_up_to(&path, 8_192), Ok((head, size as u64)), "{size}");
+        }
+        let most = usize::try_from(MAX_FILE).unwrap();
+        fs::write(&path, vec![b'x'; most]).unwrap();
+        assert_eq!(read(&path).map(|bytes| bytes.len()), Ok(most));
+        fs::write(&path, vec![b'x'; most + 1]).unwrap();
+        assert!(read(&path).unwrap_err().contains("1048577 bytes"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_without_a_size_are_read_to_their_end() {
+        let path = Path::new("/proc/self/maps");
+        assert_eq!(fs::metadata(path).unwrap().len(), 0);
+        let text = String::from_utf8(read(path).unwrap()).unwrap();
+        assert!(text.len() > 2_000 && text.ends_with('\n'), "{text}");
+    }
+}
