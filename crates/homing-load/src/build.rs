@@ -67,8 +67,9 @@ pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnosti
     if builder.disabled {
         return None;
     }
-    let definition = builder.finish(partial);
-    (!diagnostics.has_error_since(mark)).then_some(definition)
+    let mut definition = AgentDefinition::default();
+    builder.finish(partial, &mut definition);
+    if diagnostics.has_error_since(mark) { None } else { Some(definition) }
 }
 
 /// Assigns each key to the part of the definition that reads it.
@@ -241,14 +242,12 @@ impl<'a> DefinitionBuilder<'a> {
     }
 
     /// Fills in what is missing and joins the parts.
-    fn finish(self, partial: &PartialDefinition<'_>) -> AgentDefinition {
-        let mut definition = AgentDefinition::default();
-        self.identity.finish(partial, self.diagnostics, &mut definition);
-        self.model.finish(self.dialect.absent_model, &mut definition);
-        self.tools.finish(&mut definition);
-        self.run.finish(&mut definition);
+    fn finish(self, partial: &PartialDefinition<'_>, definition: &mut AgentDefinition) {
+        self.identity.finish(partial, self.diagnostics, definition);
+        self.model.finish(self.dialect.absent_model, definition);
+        self.tools.finish(definition);
+        self.run.finish(definition);
         definition.limits = self.limits;
-        definition
     }
 }
 

@@ -451,9 +451,10 @@ fn winners(candidates: &[Candidate]) -> HashMap<String, PathBuf> {
 
 /// The names of more than one candidate. They are few, and all other candidates need not be compared.
 fn repeated_names(candidates: &[Candidate]) -> HashSet<String> {
-    let mut seen = HashSet::with_capacity(candidates.len());
-    let names = candidates.iter().map(|candidate| &candidate.definition.name);
-    names.filter(|name| !seen.insert(name.as_str())).cloned().collect()
+    let mut names: Vec<&str> = candidates.iter().map(|candidate| candidate.definition.name.as_str()).collect();
+    // Files are listed in the order of their names, so there is little to sort.
+    names.sort();
+    names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_owned()).collect()
 }
 
 /// Warns about two files of one folder that define the same name.

@@ -291,7 +291,8 @@ fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics
             items.iter().filter_map(|item| one(None, item, Some(body), None, dialect, context, diagnostics)).collect()
         }
         NodeKind::Map(_) => {
-            one(None, &node, Some(body), stem(context.name), dialect, context, diagnostics).into_iter().collect()
+            let agent = one(None, &node, Some(body), stem(context.name), dialect, context, diagnostics);
+            agent.map_or_else(Vec::new, |agent| vec![agent])
         }
         NodeKind::Plain(_) | NodeKind::Quoted(_) => {
             diagnostics.error(start, "", "the front matter has no keys", "write `name: …` and `description: …`");
