@@ -1,6 +1,9 @@
 //! `Registry`: the known agent definitions, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use crate::definition::AgentDefinition;
 
@@ -52,11 +55,12 @@ impl Registry {
         for alias in definition.title.iter().chain(&definition.aliases) {
             self.aliases.insert(fold(alias), name.clone());
         }
-        match self.agents.get_mut(&name) {
-            None => {
-                self.agents.insert(name, RegistryEntry { definition, shadows: Vec::new() });
+        match self.agents.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(RegistryEntry { definition, shadows: Vec::new() });
             }
-            Some(registered) => {
+            Entry::Occupied(mut taken) => {
+                let registered = taken.get_mut();
                 let hidden = std::mem::replace(&mut registered.definition, definition);
                 registered.shadows.insert(0, hidden);
             }

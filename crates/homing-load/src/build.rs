@@ -13,11 +13,9 @@ mod verdict;
 pub(crate) use opencode::{MatchTarget, TOOLS as OPENCODE_TOOLS};
 pub(crate) use tool_access::DEVELOPER_TOOLS;
 
-use homing_core::{
-    definition::{AgentDefinition, Source},
-    limits::Limits,
-    registry::distance,
-};
+use std::borrow::Cow;
+
+use homing_core::{definition::AgentDefinition, limits::Limits, registry::distance};
 
 pub(crate) use self::model_settings::{EFFORT_LEVELS, effort_level};
 use self::{
@@ -39,32 +37,23 @@ use crate::{
 pub(crate) struct PartialDefinition<'a> {
     /// The key of the agent, if it is a member of a map.
     pub(crate) key: Option<&'a str>,
-    pub(crate) entries: &'a [NodeEntry],
+    pub(crate) entries: &'a [NodeEntry<'a>],
     pub(crate) position: Position,
     /// The text below the front matter and its first line.
     pub(crate) body: Option<(&'a str, u32)>,
     /// The file name without its extensions.
     pub(crate) stem: Option<&'a str>,
     pub(crate) names: Vocabulary<'a>,
-    pub(crate) source: Source,
 }
 
-/// The result of building a definition.
-pub(crate) enum Built {
-    Definition(Box<AgentDefinition>),
-    /// The definition is valid but disables itself.
-    Disabled,
-    /// The diagnostics contain the reason.
-    Refused,
-}
-
-/// Builds the definition and reports problems to `diagnostics`.
-pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Built {
+/// Builds the definition and reports problems to `diagnostics`. Returns `None` if there are errors or the definition disables
+/// itself.
+pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Option<AgentDefinition> {
     let mark = diagnostics.len();
     let mut builder = DefinitionBuilder {
         dialect: partial.names.dialect,
         diagnostics,
-        seen: Vec::new(),
+        seen: Vec::with_capacity(partial.entries.len()),
         identity: Identity::default(),
         tools: ToolAccess::new(partial.names),
         model: ModelReader::default(),
@@ -76,10 +65,11 @@ pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnosti
         builder.apply(entry);
     }
     if builder.disabled {
-        return Built::Disabled;
+        return None;
     }
-    let definition = builder.finish(partial);
-    if diagnostics.has_error_since(mark) { Built::Refused } else { Built::Definition(Box::new(definition)) }
+    let mut definition = AgentDefinition::default();
+    builder.finish(partial, &mut definition);
+    if diagnostics.has_error_since(mark) { None } else { Some(definition) }
 }
 
 /// Assigns each key to the part of the definition that reads it.
@@ -87,7 +77,7 @@ struct DefinitionBuilder<'a> {
     dialect: &'a Dialect,
     diagnostics: &'a mut Diagnostics,
     /// All keys so far, folded, with their fields.
-    seen: Vec<(String, Option<Field>)>,
+    seen: Vec<(Cow<'a, str>, Option<Field>)>,
     identity: Identity,
     tools: ToolAccess<'a>,
     model: ModelReader,
@@ -96,8 +86,8 @@ struct DefinitionBuilder<'a> {
     disabled: bool,
 }
 
-impl DefinitionBuilder<'_> {
-    fn apply(&mut self, entry: &NodeEntry) {
+impl<'a> DefinitionBuilder<'a> {
+    fn apply(&mut self, entry: &'a NodeEntry<'a>) {
         let folded = fields::fold(&entry.key);
         let field = self.field(&folded, entry);
         let again = self.seen.iter().any(|(key, _)| *key == folded);
@@ -112,7 +102,9 @@ impl DefinitionBuilder<'_> {
             self.diagnostics.rule("duplicate-key");
             self.diagnostics.fix(FixDraft::delete(entry.position, &entry.key));
         }
-        let folded_key = folded.clone();
+        if field.is_none() && !again {
+            self.unknown(&folded, entry);
+        }
         self.seen.push((folded, field));
         match field {
             // Notes share a field but not a key.
@@ -120,13 +112,12 @@ impl DefinitionBuilder<'_> {
             Some(field) if !taken || narrows(field) => self.set(field, entry),
             Some(_) if again => (),
             Some(_) => self.ignore(entry, "another key sets the same value"),
-            None if again => (),
-            None => self.unknown(&folded_key, entry),
+            None => (),
         }
     }
 
     /// Keeps an unknown key and says which one was probably meant.
-    fn unknown(&mut self, folded: &str, entry: &NodeEntry) {
+    fn unknown(&mut self, folded: &str, entry: &NodeEntry<'_>) {
         let near = key_names::near(folded, self.dialect);
         let near = near.map(|(near, field)| (key_names::written(near, &entry.key), field));
         let hint = near.as_ref().map(|(near, _)| format!("did you mean `{near}`?")).unwrap_or_default();
@@ -140,11 +131,11 @@ impl DefinitionBuilder<'_> {
             let fix = fix.changing(&["unknown", "metadata"]).changing(fields::definition_fields(field));
             self.diagnostics.fix(fix);
         }
-        self.identity.unknown.insert(entry.key.clone(), entry.value.to_json());
+        self.identity.unknown.insert(entry.key.to_string(), entry.value.to_json());
     }
 
     /// The field that a key names in this dialect. Guesses are reported.
-    fn field(&mut self, folded: &str, entry: &NodeEntry) -> Option<Field> {
+    fn field(&mut self, folded: &str, entry: &NodeEntry<'_>) -> Option<Field> {
         let own = self.dialect.fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
         if let Some(field) = own.or_else(|| fields::lookup(folded)) {
             // A dialect's own keys are spelt as they must be.
@@ -162,7 +153,7 @@ impl DefinitionBuilder<'_> {
         Some(field)
     }
 
-    fn check_spelling(&mut self, folded: &str, entry: &NodeEntry) {
+    fn check_spelling(&mut self, folded: &str, entry: &NodeEntry<'_>) {
         if folded == "allowedtools" {
             let message = format!("`{}` read as `tools`; Claude Code ignores this key and allows all tools", entry.key);
             self.warn(entry, message, "write `tools`");
@@ -177,19 +168,19 @@ impl DefinitionBuilder<'_> {
         }
     }
 
-    fn warn(&mut self, entry: &NodeEntry, message: String, hint: &str) {
+    fn warn(&mut self, entry: &NodeEntry<'_>, message: String, hint: &str) {
         self.diagnostics.warn(entry.position, &entry.key, message, hint);
     }
 
     /// Keeps a key without effect and says so.
-    fn ignore(&mut self, entry: &NodeEntry, reason: &str) {
+    fn ignore(&mut self, entry: &NodeEntry<'_>, reason: &str) {
         let message = format!("`{}` is ignored: {reason}", entry.key);
         self.diagnostics.info(entry.position, &entry.key, message, "");
-        self.identity.metadata.insert(entry.key.clone(), entry.value.to_json());
+        self.identity.metadata.insert(entry.key.to_string(), entry.value.to_json());
     }
 
     /// Passes a value to the part that owns its field: first the fields that restrict, then those that describe.
-    fn set(&mut self, field: Field, entry: &NodeEntry) {
+    fn set(&mut self, field: Field, entry: &'a NodeEntry<'a>) {
         let reader = &mut FieldReader::new(&entry.key, &entry.value, self.diagnostics);
         match field {
             Field::Tools => self.tools.tools(reader),
@@ -211,7 +202,7 @@ impl DefinitionBuilder<'_> {
             Field::Disable => self.disabled = entry.value.truth() != Some(false),
             Field::Kind => refuse_remote(reader),
             Field::Inline => entry.value.entries().unwrap_or_default().iter().for_each(|inner| self.apply(inner)),
-            Field::Name => self.identity.name = reader.text().map(|name| (name, entry.value.position)),
+            Field::Name => self.identity.name(reader),
             Field::Title => self.identity.title = reader.text(),
             Field::Aliases => self.identity.aliases = reader.list(),
             Field::Description => self.identity.description(reader),
@@ -220,7 +211,7 @@ impl DefinitionBuilder<'_> {
             Field::InitialPrompt => self.identity.initial_prompt = reader.text(),
             Field::Color => self.identity.color = reader.text(),
             Field::Metadata => self.identity.metadata(reader),
-            Field::Note => _ = self.identity.metadata.insert(entry.key.clone(), entry.value.to_json()),
+            Field::Note => _ = self.identity.metadata.insert(entry.key.to_string(), entry.value.to_json()),
             Field::SubRecipes => _ = self.identity.metadata.insert("sub_recipes".to_owned(), entry.value.to_json()),
             Field::Ignored(reason) => self.ignore(entry, reason),
             Field::Handoffs => self.tools.handoffs(reader),
@@ -251,15 +242,12 @@ impl DefinitionBuilder<'_> {
     }
 
     /// Fills in what is missing and joins the parts.
-    fn finish(self, partial: &PartialDefinition<'_>) -> AgentDefinition {
-        let mut definition = AgentDefinition::default();
-        definition.source = partial.source.clone();
-        self.identity.finish(partial, self.diagnostics, &mut definition);
-        self.model.finish(self.dialect.absent_model, &mut definition);
-        self.tools.finish(&mut definition);
-        self.run.finish(&mut definition);
+    fn finish(self, partial: &PartialDefinition<'_>, definition: &mut AgentDefinition) {
+        self.identity.finish(partial, self.diagnostics, definition);
+        self.model.finish(self.dialect.absent_model, definition);
+        self.tools.finish(definition);
+        self.run.finish(definition);
         definition.limits = self.limits;
-        definition
     }
 }
 

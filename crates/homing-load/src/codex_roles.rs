@@ -30,7 +30,7 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
     all.diagnostics.extend(settings.iter().map(|entry| ignored(entry, path, "it is a setting of Codex itself")));
     for role in roles {
         let others = role.value.entries().unwrap_or_default().iter();
-        let others = others.filter(|entry| !matches!(entry.key.as_str(), "description" | "config_file"));
+        let others = others.filter(|entry| !matches!(entry.key.as_ref(), "description" | "config_file"));
         all.diagnostics.extend(others.map(|entry| ignored(entry, path, "a role has a description and a file")));
         all.what = FileKind::Agent;
         match one(role, path, root, scope, options) {
@@ -50,12 +50,12 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
 }
 
 /// The remark about a key without effect.
-fn ignored(entry: &NodeEntry, path: &Path, reason: &str) -> Diagnostic {
-    let remark = Diagnostic::info(format!("`{}` is ignored: {reason}", entry.key)).on(entry.key.as_str());
+fn ignored(entry: &NodeEntry<'_>, path: &Path, reason: &str) -> Diagnostic {
+    let remark = Diagnostic::info(format!("`{}` is ignored: {reason}", entry.key)).on(entry.key.as_ref());
     remark.at(entry.position.line, entry.position.column).path(Some(Arc::new(path.to_owned())))
 }
 
-fn one(role: &NodeEntry, path: &Path, root: &Path, scope: Scope, options: &ParseOptions) -> Result<Parsed, String> {
+fn one(role: &NodeEntry<'_>, path: &Path, root: &Path, scope: Scope, options: &ParseOptions) -> Result<Parsed, String> {
     let text = |key: &str| role.value.get(key).and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
     let name = naming::slug(&role.key).ok_or("has no usable name")?;
     let description = text("description");

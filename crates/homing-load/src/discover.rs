@@ -55,8 +55,11 @@ pub struct Discovered {
     pub files: usize,
     /// The number of files that contain an agent.
     pub agent_files: usize,
-    /// The files of all candidates, because comparing each candidate with every other takes longer than reading the files.
-    sources: HashSet<PathBuf>,
+    /// The folders with files that were read.
+    folders: Vec<AgentFolder>,
+    /// The files of all candidates, because comparing each candidate with every other takes longer than reading the files. It is
+    /// made when a file may be read for the second time.
+    sources: Option<HashSet<PathBuf>>,
 }
 
 /// A field that was removed from a definition because its file is not trusted.
@@ -99,7 +102,8 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
     let defaults = AllDefaults::read(places);
     for folder in agent_folders(places) {
-        found.read_folder(&folder, options, defaults.get(folder.dialect, folder.scope), &mut candidates);
+        let defaults = defaults.get(folder.dialect, folder.scope);
+        found.read_folder(folder, options, defaults, &mut candidates);
     }
     for path in &places.files {
         found.read_named(path, options, &mut candidates);
@@ -109,7 +113,8 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
         found.diagnostics.extend(parsed.diagnostics);
         candidates.extend(parsed.definitions.into_iter().map(|agent| Candidate::of(agent, dialect::own())));
     }
-    found.diagnostics.extend(duplicates(&candidates));
+    let repeated = repeated_names(&candidates);
+    found.diagnostics.extend(duplicates(&candidates, &repeated));
     found.diagnostics.extend(places.plugins.iter().flat_map(|folder| plugin::unused_parts(folder)));
     let (skills, diagnostics) = SkillFolders::discover_trusted(places, trust.is_trusted);
     found.skills = skills;
@@ -119,10 +124,10 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
         let source = &candidate.definition.source;
         candidate.is_trusted = (trust.is_trusted)(source.kind, source.path.as_deref());
         if !candidate.is_trusted {
-            found.strip(&mut candidate.definition, trust.ceiling);
+            found.strip(Arc::make_mut(&mut candidate.definition), trust.ceiling);
         }
     }
-    found.diagnostics.extend(hidden::announcements(&candidates));
+    found.diagnostics.extend(hidden::announcements(&candidates, &repeated));
     found.registry = register(candidates);
     found
 }
@@ -137,7 +142,7 @@ pub fn field_lines(path: &Path, definition: &AgentDefinition) -> BTreeMap<&'stat
     let Ok(bytes) = file::read(path) else { return BTreeMap::new() };
     let dialect = dialect::named(&definition.source.dialect);
     let found = dialect.map_or(ParsedFile::Named, ParsedFile::Among);
-    let lines = parse::notes(path, bytes, found, &ParseOptions::default()).lines.into_iter();
+    let lines = parse::notes(path, &bytes, found, &ParseOptions::default()).lines.into_iter();
     let name = definition.name.rsplit(':').next().unwrap_or_default();
     lines.filter(|line| line.agent == name).map(|line| (line.field, line.line)).collect()
 }
@@ -173,10 +178,10 @@ pub(crate) fn load_found(
     project: Option<&Path>,
     options: &ParseOptions,
 ) -> Parsed {
-    load_with(path, found, scope, project, options, None)
+    load_with(path, found, scope, project, options, None, &mut Vec::new())
 }
 
-/// The same with what the configuration of OpenCode or Kilo says of the agents.
+/// The same with what the configuration of OpenCode or Kilo says of the agents, and with a buffer for the content of the file.
 fn load_with(
     path: &Path,
     found: ParsedFile,
@@ -184,8 +189,9 @@ fn load_with(
     project: Option<&Path>,
     options: &ParseOptions,
     defaults: Option<&OpenCodeDefaults>,
+    buffer: &mut Vec<u8>,
 ) -> Parsed {
-    match file::read(path) {
+    match file::read_into(path, buffer) {
         Ok(bytes) => load_bytes(path, bytes, found, scope, project, options, defaults),
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
@@ -199,7 +205,7 @@ fn load_with(
 /// Reads the agents in the content of a file, as [`load_found`] does.
 pub(crate) fn load_bytes(
     path: &Path,
-    bytes: Vec<u8>,
+    bytes: &[u8],
     found: ParsedFile,
     scope: Scope,
     project: Option<&Path>,
@@ -207,14 +213,13 @@ pub(crate) fn load_bytes(
     defaults: Option<&OpenCodeDefaults>,
 ) -> Parsed {
     if path.ends_with(codex_roles::FILE) {
-        return codex_roles::load(path, &String::from_utf8_lossy(&bytes), scope, project, options);
+        return codex_roles::load(path, &String::from_utf8_lossy(bytes), scope, project, options);
     }
-    let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
-    let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
     let mut parsed = parse_with(path, bytes, found, scope, options, defaults);
     let dialect = parsed.definitions.first().map(|definition| definition.source.dialect.as_str());
-    if dialect.is_some_and(|dialect| file_references::may_contain(dialect, &source)) {
-        file_references::expand(&mut parsed, path, &source, project);
+    let is_data = || path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
+    if dialect.is_some_and(|dialect| file_references::may_contain(dialect, bytes)) && is_data() {
+        file_references::expand(&mut parsed, path, &String::from_utf8_lossy(bytes), project);
     }
     parsed
 }
@@ -222,16 +227,24 @@ pub(crate) fn load_bytes(
 impl Discovered {
     fn read_folder(
         &mut self,
-        folder: &AgentFolder,
+        mut folder: AgentFolder,
         options: &ParseOptions,
         defaults: Option<&OpenCodeDefaults>,
         candidates: &mut Vec<Candidate>,
     ) {
+        if self.folders.iter().any(|other| folder.is_empty_like(other)) {
+            return;
+        }
         let listing = folder.list();
+        folder.is_whole = listing.is_whole();
         self.diagnostics.extend(listing.diagnostics);
+        if !listing.files.is_empty() && self.folders.iter().any(|other| folder.overlaps(other)) {
+            self.note_sources(candidates);
+        }
+        let mut buffer = Vec::new();
         for (order, path) in listing.files.iter().enumerate() {
-            let found = ParsedFile::Among(folder.dialect);
-            let mut parsed = load_with(path, found, folder.scope, folder.fence.as_deref(), options, defaults);
+            let (found, fence) = (ParsedFile::Among(folder.dialect), folder.fence.as_deref());
+            let mut parsed = load_with(path, found, folder.scope, fence, options, defaults, &mut buffer);
             if let (Some(_), Some(root)) = (&folder.plugin, &folder.fence) {
                 let root = root.display().to_string();
                 for definition in &mut parsed.definitions {
@@ -239,7 +252,7 @@ impl Discovered {
                 }
             }
             for at in 0..parsed.definitions.len() {
-                let sub = sub_recipes::load(&mut parsed.definitions[at], path, folder.fence.as_deref(), options);
+                let sub = sub_recipes::load(&mut parsed.definitions[at], path, fence, options);
                 parsed.definitions.extend(sub.definitions);
                 parsed.diagnostics.extend(sub.diagnostics);
             }
@@ -255,7 +268,7 @@ impl Discovered {
                 }
             }
             candidates.extend(parsed.definitions.into_iter().map(|definition| Candidate {
-                definition,
+                definition: Arc::new(definition),
                 nearness: folder.nearness,
                 strength: dialect::strength(folder.dialect),
                 order,
@@ -263,21 +276,28 @@ impl Discovered {
                 is_trusted: true,
             }));
         }
+        if !listing.files.is_empty() {
+            self.folders.push(folder);
+        }
     }
 
     /// Decides between the agent that a file defines for itself and the one that another file makes of it, a role or a
     /// sub-recipe: the latter says more. `parsed` was read from `path`.
     fn replace_own(&mut self, path: &Path, parsed: &mut Parsed, candidates: &mut Vec<Candidate>) {
+        let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
+        if self.sources.is_none() && parsed.definitions.iter().all(is_own) {
+            return;
+        }
         let is_roles = path.ends_with(codex_roles::FILE);
         let is_known = |definition: &AgentDefinition, other: &Candidate| {
             let is_same = is_roles || other.definition.name == definition.name;
             is_same && other.definition.source == definition.source
         };
-        let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
+        self.note_sources(candidates);
+        let Some(sources) = &mut self.sources else { return };
         let before = parsed.definitions.len();
-        let has_source = |definition: &AgentDefinition| {
-            definition.source.path.as_ref().is_some_and(|path| self.sources.contains(path))
-        };
+        let has_source =
+            |definition: &AgentDefinition| definition.source.path.as_ref().is_some_and(|path| sources.contains(path));
         let is_taken = |definition: &AgentDefinition| {
             has_source(definition) && candidates.iter().any(|other| is_known(definition, other))
         };
@@ -294,7 +314,14 @@ impl Discovered {
                 self.diagnostics.retain(|found| found.path.as_deref().map(PathBuf::as_path) != path);
             }
         }
-        self.sources.extend(parsed.definitions.iter().filter_map(|definition| definition.source.path.clone()));
+        sources.extend(parsed.definitions.iter().filter_map(|definition| definition.source.path.clone()));
+    }
+
+    /// Notes the files of all candidates, unless they are noted already.
+    fn note_sources(&mut self, candidates: &[Candidate]) {
+        let of_candidates =
+            || candidates.iter().filter_map(|candidate| candidate.definition.source.path.clone()).collect();
+        self.sources.get_or_insert_with(of_candidates);
     }
 
     /// Reads a file that the user named. It is the nearest of the project's files.
@@ -345,7 +372,8 @@ pub(crate) fn not_an_agent(path: &Path, reason: &str) -> Option<Diagnostic> {
 
 /// A definition before precedence is decided.
 struct Candidate {
-    definition: AgentDefinition,
+    /// Shared with the registry, because definitions are large and candidates are sorted.
+    definition: Arc<AgentDefinition>,
     /// The distance of the project folder from the root; the larger one wins.
     nearness: usize,
     /// The dialect's position; the smaller one wins.
@@ -358,6 +386,7 @@ struct Candidate {
 
 impl Candidate {
     fn of(definition: AgentDefinition, dialect: &Dialect) -> Self {
+        let definition = Arc::new(definition);
         Self { definition, nearness: 0, strength: dialect::strength(dialect), order: 0, plugin: None, is_trusted: true }
     }
 
@@ -395,16 +424,17 @@ fn register(mut candidates: Vec<Candidate>) -> Registry {
         other => other,
     };
     candidates.sort_by_key(|candidate| candidate.rank(scope(candidate)));
-    let winners = winners(&candidates);
+    let has_plugins = candidates.iter().any(|candidate| candidate.plugin.is_some());
+    let winners = if has_plugins { winners(&candidates) } else { HashMap::new() };
     let mut registry = Registry::default();
     for mut candidate in candidates {
         if let Some(plugin) = &candidate.plugin {
             let qualified = format!("{plugin}:{}", candidate.definition.name);
             if winners.get(&candidate.definition.name) == Some(&candidate.path()) {
-                candidate.definition.aliases.push(qualified);
+                Arc::make_mut(&mut candidate.definition).aliases.push(qualified);
             } else {
                 // A plugin's agent that is shadowed under its short name stays available under its qualified one.
-                let mut shadowed = candidate.definition.clone();
+                let mut shadowed = AgentDefinition::clone(&candidate.definition);
                 shadowed.name = qualified;
                 registry.register(shadowed);
             }
@@ -419,11 +449,19 @@ fn winners(candidates: &[Candidate]) -> HashMap<String, PathBuf> {
     candidates.iter().map(|candidate| (candidate.definition.name.clone(), candidate.path())).collect()
 }
 
+/// The names of more than one candidate. They are few, and all other candidates need not be compared.
+fn repeated_names(candidates: &[Candidate]) -> HashSet<String> {
+    let mut names: Vec<&str> = candidates.iter().map(|candidate| candidate.definition.name.as_str()).collect();
+    // Files are listed in the order of their names, so there is little to sort.
+    names.sort();
+    names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_owned()).collect()
+}
+
 /// Warns about two files of one folder that define the same name.
-fn duplicates(candidates: &[Candidate]) -> Vec<Diagnostic> {
+fn duplicates(candidates: &[Candidate], repeated: &HashSet<String>) -> Vec<Diagnostic> {
     let mut first_paths = HashMap::new();
     let mut diagnostics = Vec::new();
-    for candidate in candidates {
+    for candidate in candidates.iter().filter(|candidate| repeated.contains(&candidate.definition.name)) {
         let source = &candidate.definition.source;
         let Some(path) = &source.path else { continue };
         let key = (source.kind, candidate.nearness, candidate.strength, &candidate.plugin, &candidate.definition.name);

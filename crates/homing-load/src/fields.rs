@@ -1,5 +1,7 @@
 //! The table of keys: it maps the keys of all dialects to the fields of a definition. `build` reads the values.
 
+use std::borrow::Cow;
+
 use homing_core::limits::Limit;
 
 /// A setting of model calls.
@@ -239,8 +241,11 @@ const TABLE: &[(&str, Field)] = &[
     ("executor", F::Ignored("the agent runs here, not in an external program")),
 ];
 
-/// Normalises a key: lower case, without `-`, `_` and spaces.
-pub(crate) fn fold(key: &str) -> String {
+/// Normalises a key: lower case, without `-`, `_` and spaces. Most keys are written like this.
+pub(crate) fn fold(key: &str) -> Cow<'_, str> {
+    if key.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return Cow::Borrowed(key);
+    }
     let letters = key.chars().filter(|character| !matches!(character, '-' | '_' | ' '));
     let mut folded = String::with_capacity(key.len());
     if key.is_ascii() {
@@ -248,7 +253,7 @@ pub(crate) fn fold(key: &str) -> String {
     } else {
         folded.extend(letters.flat_map(char::to_lowercase));
     }
-    folded
+    Cow::Owned(folded)
 }
 
 /// The field that a folded key names.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use homing_core::diagnostic::Diagnostic;
+use memchr::memmem;
 
 use crate::{discover::repository, file, parse::Parsed};
 
@@ -36,8 +37,8 @@ pub(crate) fn expand(parsed: &mut Parsed, path: &Path, source: &str, project: Op
 }
 
 /// Returns true if files of this dialect may refer to others.
-pub(crate) fn may_contain(dialect: &str, source: &str) -> bool {
-    matches!(dialect, "opencode" | "kilo") && source.contains(OPENING)
+pub(crate) fn may_contain(dialect: &str, source: &[u8]) -> bool {
+    matches!(dialect, "opencode" | "kilo") && memmem::find(source, OPENING.as_bytes()).is_some()
 }
 
 fn project_of(folder: &Path) -> PathBuf {

@@ -1,6 +1,7 @@
 //! Finds the front matter of a markdown file, even if it is misplaced or not closed. It does not parse YAML.
 
 use homing_core::diagnostic::TextEdit;
+use memchr::{memchr, memchr_iter};
 
 use crate::{
     diagnostics::Diagnostics,
@@ -95,7 +96,18 @@ fn above(text: &str, opening: OpeningFence) -> Vec<TextEdit> {
 }
 
 fn lines_in(text: &str) -> u32 {
-    u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX)
+    u32::try_from(memchr_iter(b'\n', text.as_bytes()).count()).unwrap_or(u32::MAX)
+}
+
+/// The lines of a text with their ends.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = memchr(b'\n', rest.as_bytes()).map_or(rest.len(), |at| at + 1);
+        let line;
+        (line, rest) = rest.split_at(end);
+        Some(line).filter(|line| !line.is_empty())
+    })
 }
 
 /// The opening fence: its line number and the offset of the next line.
@@ -111,7 +123,7 @@ struct OpeningFence {
 
 fn opening(text: &str) -> Option<OpeningFence> {
     let (mut at, mut in_code_fence, mut words) = (0, false, false);
-    for (index, line) in text.split_inclusive('\n').take(MAX_PRELUDE).enumerate() {
+    for (index, line) in lines(text).take(MAX_PRELUDE).enumerate() {
         at += line.len();
         let indent = line.len() - line.trim_start().len();
         let line = line.trim();
@@ -151,7 +163,7 @@ enum FenceKind {
 
 fn closing(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     let mut at = opening.end;
-    for line in text[opening.end..].split_inclusive('\n') {
+    for line in lines(&text[opening.end..]) {
         let dashes = line.trim();
         // An indented line of dashes may be part of a value, unless the opening fence is indented alike.
         if is_fence(dashes) && line.len() - line.trim_start().len() == opening.indent {
@@ -166,7 +178,7 @@ fn closing(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
 /// Ends front matter that is not closed at the first line that cannot belong to it.
 fn unclosed(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     let (mut at, mut has_keys) = (opening.end, false);
-    for line in text[opening.end..].split_inclusive('\n') {
+    for line in lines(&text[opening.end..]) {
         let content = line.trim_end();
         if has_keys && is_fence(content.trim_start()) {
             return Some(ClosingFence { end: at, body: at + line.len(), kind: FenceKind::Unusual });

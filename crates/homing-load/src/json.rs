@@ -38,7 +38,7 @@ pub(crate) struct JsonError {
 }
 
 /// Parses one JSON value. Duplicate keys are kept, in order.
-pub(crate) fn parse(text: &str) -> Result<Node, JsonError> {
+pub(crate) fn parse(text: &str) -> Result<Node<'static>, JsonError> {
     let lines = LineIndex::new(text);
     let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS);
     let parsed = parsed.map_err(|error| syntax_error(&lines, &error))?;
@@ -54,7 +54,7 @@ fn syntax_error(lines: &LineIndex<'_>, error: &ParseError) -> JsonError {
     JsonError { position: lines.position(error.range().start), message }
 }
 
-fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, JsonError> {
+fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node<'static>, JsonError> {
     let position = lines.position(value.start());
     if depth > MAX_DEPTH {
         return Err(JsonError { position, message: format!("nested more than {MAX_DEPTH} levels deep") });
@@ -62,13 +62,13 @@ fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, 
     let kind = match value {
         Value::StringLit(text) => {
             reject_control_characters(lines, text.range)?;
-            NodeKind::Quoted(text.value.to_string())
+            NodeKind::Quoted(text.value.to_string().into())
         }
         Value::NumberLit(number) if serde_json::from_str::<serde_json::Number>(number.value).is_err() => {
             return Err(JsonError { position, message: format!("`{}` is out of range", number.value) });
         }
         Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => {
-            NodeKind::Plain(lines.slice(value.start()..value.end()).to_owned())
+            NodeKind::Plain(lines.slice(value.start()..value.end()).to_owned().into())
         }
         Value::Array(array) => {
             let items = array.elements.iter().map(|item| node(lines, item, depth + 1));
@@ -82,10 +82,11 @@ fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, 
     Ok(Node::new(position, kind))
 }
 
-fn entry(lines: &LineIndex<'_>, property: &ObjectProp<'_>, depth: usize) -> Result<NodeEntry, JsonError> {
+fn entry(lines: &LineIndex<'_>, property: &ObjectProp<'_>, depth: usize) -> Result<NodeEntry<'static>, JsonError> {
     reject_control_characters(lines, property.name.range())?;
     let value = node(lines, &property.value, depth)?;
-    Ok(NodeEntry { key: property.name.as_str().to_owned(), position: lines.position(property.start()), value })
+    let key = property.name.as_str().to_owned().into();
+    Ok(NodeEntry { key, position: lines.position(property.start()), value })
 }
 
 /// Rejects control characters in a string, which JSON requires to be escaped. The parser accepts them.
@@ -112,7 +113,7 @@ mod tests {
     fn comments_and_trailing_commas_keep_positions() {
         let node = parse("// one\n{ /* two */ \"ä\": [1, true,], \"b\": null, \"b\": \"\\u00e4\",}\n").unwrap();
         let entries = node.entries().unwrap();
-        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_ref()).collect();
         assert_eq!(keys, ["ä", "b", "b"], "duplicate keys are kept");
         assert_eq!(entries[1].position, Position { line: 2, column: 30 });
         assert_eq!(entries[2].value.text(), Some("ä"));

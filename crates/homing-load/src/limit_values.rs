@@ -11,7 +11,7 @@ use crate::{fields::Unit, node::Node};
 const MAX: u64 = 1_000_000_000_000;
 
 /// Reads a limit. The error is a message for the author.
-pub(crate) fn read(node: &Node, unit: Unit) -> Result<Cap, String> {
+pub(crate) fn read(node: &Node<'_>, unit: Unit) -> Result<Cap, String> {
     let text = node.text().ok_or_else(|| format!("{} is not a number", node.noun()))?.trim();
     if matches!(text, "none" | "unlimited") {
         return Ok(Cap::Unlimited);

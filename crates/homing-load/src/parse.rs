@@ -9,7 +9,7 @@ use homing_core::{
 };
 
 use crate::{
-    build::{Built, PartialDefinition, build},
+    build::{PartialDefinition, build},
     diagnostics::Diagnostics,
     dialect::{self, Dialect, ToolMap},
     fields::{self, Field},
@@ -25,6 +25,9 @@ use crate::{
 
 /// The reason why a file such as `README.md` is not an agent; it needs no remark.
 pub(crate) const DOCUMENTATION: &str = "documentation";
+
+/// The name of a skill's file.
+const SKILL: &str = "SKILL.md";
 
 /// Options of the parser.
 #[derive(Clone, Debug, Default)]
@@ -73,13 +76,13 @@ pub enum FileKind {
 
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
-    parse_with(path, bytes, found, scope, options, None)
+    parse_with(path, &bytes, found, scope, options, None)
 }
 
 /// The same with what the configuration of OpenCode or Kilo says of the agents.
 pub(crate) fn parse_with(
     path: &Path,
-    bytes: Vec<u8>,
+    bytes: &[u8],
     found: ParsedFile,
     scope: Scope,
     options: &ParseOptions,
@@ -88,18 +91,22 @@ pub(crate) fn parse_with(
     let mut diagnostics = Diagnostics::default();
     let text = file::decode(bytes, &mut diagnostics);
     let parts = match &text {
-        Some(text) => read(text, &FileContext { path, found, scope, options, defaults }, &mut diagnostics),
+        Some(text) => {
+            let name = file_name(path);
+            read(text, &FileContext { path, name, found, scope, options, defaults }, &mut diagnostics)
+        }
         None => (undecodable(path, found), Vec::new()),
     };
     finish(parts, diagnostics, Some(path), text.as_deref(), options)
 }
 
 /// Parses the content of a file for the names in it that refer to something else, and the lines of its fields.
-pub(crate) fn notes(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> FileNotes {
+pub(crate) fn notes(path: &Path, bytes: &[u8], found: ParsedFile, options: &ParseOptions) -> FileNotes {
     let mut diagnostics = Diagnostics::default();
     diagnostics.notes = Some(FileNotes::default());
     if let Some(text) = file::decode(bytes, &mut diagnostics) {
-        read(&text, &FileContext { path, found, scope: Scope::Project, options, defaults: None }, &mut diagnostics);
+        let (scope, name) = (Scope::Project, file_name(path));
+        read(&text, &FileContext { path, name, found, scope, options, defaults: None }, &mut diagnostics);
     }
     diagnostics.notes.unwrap_or_default()
 }
@@ -135,6 +142,8 @@ fn undecodable(path: &Path, found: ParsedFile) -> FileKind {
 /// The facts about a file that are known before it is parsed.
 struct FileContext<'a> {
     path: &'a Path,
+    /// The name of the file; empty if it is not Unicode.
+    name: &'a str,
     found: ParsedFile,
     scope: Scope,
     options: &'a ParseOptions,
@@ -158,11 +167,11 @@ fn read(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) ->
     }
 }
 
-fn json_node(text: &str) -> Result<Node, (Position, String)> {
+fn json_node(text: &str) -> Result<Node<'static>, (Position, String)> {
     json::parse(text).map_err(|error| (error.position, error.message))
 }
 
-fn yaml_or_json(text: &str) -> Result<Node, (Position, String)> {
+fn yaml_or_json(text: &str) -> Result<Node<'_>, (Position, String)> {
     if text.len() > MAX_FRONT_MATTER * 4 {
         return Err((Position { line: 1, column: 1 }, "too large for a YAML file of agents".into()));
     }
@@ -174,7 +183,7 @@ fn yaml_or_json(text: &str) -> Result<Node, (Position, String)> {
 
 /// Reads a file that is one value: JSON, YAML or TOML.
 fn document(
-    node: Result<Node, (Position, String)>,
+    node: Result<Node<'_>, (Position, String)>,
     context: &FileContext<'_>,
     diagnostics: &mut Diagnostics,
 ) -> ParsedParts {
@@ -203,7 +212,7 @@ fn document(
     let fallback = || if is_toml(context.path) { dialect::named("codex") } else { dialect::named("json") };
     let dialect = dialect_of(context, parts.first().map_or(&node, |(_, part)| part));
     let dialect = dialect.or_else(fallback).unwrap_or(dialect::own());
-    let stem = (parts.len() == 1).then(|| stem(context.path)).flatten();
+    let stem = (parts.len() == 1).then(|| stem(context.name)).flatten();
     let definitions =
         parts.iter().filter_map(|(key, part)| one(*key, part, None, stem, dialect, context, diagnostics)).collect();
     (FileKind::Agent, definitions)
@@ -219,14 +228,14 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
-fn has_prompt_and_name(node: &Node) -> bool {
+fn has_prompt_and_name(node: &Node<'_>) -> bool {
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     has(&["prompt", "systemPrompt", "system_prompt", "developer_instructions", "roleDefinition", "instructions"])
         && has(&["name", "description", "title", "slug"])
 }
 
 /// The agents in a document: itself, the members of a list, or of a map of name to agent.
-fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
+fn members<'a>(node: &'a Node<'a>) -> Vec<(Option<&'a str>, &'a Node<'a>)> {
     if let NodeKind::List(items) = &node.kind {
         return items.iter().map(|item| (None, item)).collect();
     }
@@ -243,7 +252,7 @@ fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
     let entries = map.entries().unwrap_or_default();
     let nested = !entries.is_empty() && entries.iter().all(|entry| entry.value.entries().is_some());
     if nested {
-        entries.iter().map(|entry| (Some(entry.key.as_str()), &entry.value)).collect()
+        entries.iter().map(|entry| (Some(entry.key.as_ref()), &entry.value)).collect()
     } else if map.position == node.position {
         vec![(None, node)]
     } else {
@@ -252,7 +261,7 @@ fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
 }
 
 fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) -> ParsedParts {
-    if is_skill(context.path) && !matches!(context.found, ParsedFile::SkillAsAgent) {
+    if context.name.eq_ignore_ascii_case(SKILL) && !matches!(context.found, ParsedFile::SkillAsAgent) {
         return (FileKind::Skill, Vec::new());
     }
     let split = front_matter::split(text, diagnostics);
@@ -282,7 +291,8 @@ fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics
             items.iter().filter_map(|item| one(None, item, Some(body), None, dialect, context, diagnostics)).collect()
         }
         NodeKind::Map(_) => {
-            one(None, &node, Some(body), stem(context.path), dialect, context, diagnostics).into_iter().collect()
+            let agent = one(None, &node, Some(body), stem(context.name), dialect, context, diagnostics);
+            agent.map_or_else(Vec::new, |agent| vec![agent])
         }
         NodeKind::Plain(_) | NodeKind::Quoted(_) => {
             diagnostics.error(start, "", "the front matter has no keys", "write `name: …` and `description: …`");
@@ -295,14 +305,14 @@ fn markdown(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics
 /// Reports a file that the user named; any other file without front matter is documentation.
 fn without_front_matter(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) -> ParsedParts {
     match context.found {
-        ParsedFile::Named | ParsedFile::SkillAsAgent if !is_documentation(context.path) => {
+        ParsedFile::Named | ParsedFile::SkillAsAgent if !is_documentation(context.name) => {
             let start = Position { line: 1, column: 1 };
             let message = if text.trim().is_empty() { "the file is empty" } else { "the file has no front matter" };
             diagnostics.error(start, "", message, "begin it with `---`, `name: …`, `description: …`, `---`");
             (FileKind::Agent, Vec::new())
         }
         ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Among(_) | ParsedFile::Anywhere => {
-            let reason = if is_documentation(context.path) { DOCUMENTATION } else { "no front matter" };
+            let reason = if is_documentation(context.name) { DOCUMENTATION } else { "no front matter" };
             (FileKind::Other(reason), Vec::new())
         }
     }
@@ -310,25 +320,29 @@ fn without_front_matter(text: &str, context: &FileContext<'_>, diagnostics: &mut
 
 /// Returns true for `SKILL.md`.
 pub(crate) fn is_skill(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"))
+    path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL))
 }
 
-fn is_documentation(path: &Path) -> bool {
-    let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn is_documentation(name: &str) -> bool {
+    let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     ["README", "AGENTS", "CLAUDE", "GEMINI", "CHANGELOG", "CONTRIBUTING", "LICENSE"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
 /// The reason why a file is not an agent. Front matter has many uses, so files outside of agent folders need more keys.
-fn not_an_agent(node: &Node, context: &FileContext<'_>) -> Option<&'static str> {
+fn not_an_agent(node: &Node<'_>, context: &FileContext<'_>) -> Option<&'static str> {
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     let known = has(&["name", "description"]);
-    if is_documentation(context.path) && !(has(&["name"]) && has(&["description"])) {
+    if is_documentation(context.name) && !(has(&["name"]) && has(&["description"])) {
         return Some(DOCUMENTATION);
     }
-    let is_page = has(PAGE_KEYS) || (has(&["title"]) && !has(&["name"]));
-    if is_page && !has(AGENT_KEYS) && matches!(context.found, ParsedFile::Among(_) | ParsedFile::Anywhere) {
+    let is_page = || has(PAGE_KEYS) || (has(&["title"]) && !has(&["name"]));
+    if !has(AGENT_KEYS) && is_page() && matches!(context.found, ParsedFile::Among(_) | ParsedFile::Anywhere) {
         return Some("a page of documentation");
     }
     let evidence = match context.found {
@@ -392,11 +406,11 @@ fn is_placed(context: &FileContext<'_>) -> bool {
     }
 }
 
-fn dialect_of(context: &FileContext<'_>, node: &Node) -> Option<&'static Dialect> {
+fn dialect_of(context: &FileContext<'_>, node: &Node<'_>) -> Option<&'static Dialect> {
     match context.found {
         // instructor-php shares Claude Code's folder, so only the content distinguishes them.
         ParsedFile::Among(dialect) if dialect.name == "claude-code" => {
-            dialect::by_content(node).filter(|found| found.name == "instructor").or(Some(dialect))
+            Some(dialect::instructor_by_content(node).unwrap_or(dialect))
         }
         ParsedFile::Among(dialect) => Some(dialect),
         ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Anywhere => {
@@ -409,8 +423,7 @@ fn dialect_of(context: &FileContext<'_>, node: &Node) -> Option<&'static Dialect
 }
 
 /// The file name without `.md`, `.agent.md` and similar endings.
-fn stem(path: &Path) -> Option<&str> {
-    let name = path.file_name()?.to_str()?;
+fn stem(name: &str) -> Option<&str> {
     let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
     let stem = [".agent", ".chatmode"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
     Some(stem).filter(|stem| !stem.is_empty())
@@ -418,7 +431,7 @@ fn stem(path: &Path) -> Option<&str> {
 
 fn one<'a>(
     key: Option<&'a str>,
-    node: &'a Node,
+    node: &'a Node<'a>,
     body: Option<(&'a str, u32)>,
     stem: Option<&'a str>,
     dialect: &'static Dialect,
@@ -438,29 +451,26 @@ fn one<'a>(
         .defaults
         .filter(|_| dialect.tool_map == ToolMap::Switches)
         .map(|defaults| defaults.before(key.or(stem).unwrap_or_default(), entries));
-    let entries: &[NodeEntry] = with_defaults.as_deref().unwrap_or(entries);
-    let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
+    let entries: &[NodeEntry<'_>] = with_defaults.as_deref().unwrap_or(entries);
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
-    let partial = PartialDefinition { key, entries, position: node.position, body, stem, names, source };
-    match build(&partial, diagnostics) {
-        Built::Definition(definition) => {
-            if let Some(notes) = &mut diagnostics.notes {
-                notes.add(&partial, &definition);
-            }
-            Some(*definition)
-        }
-        Built::Disabled | Built::Refused => None,
+    let partial = PartialDefinition { key, entries, position: node.position, body, stem, names };
+    let mut definition = build(&partial, diagnostics)?;
+    let path = Some(context.path.to_owned());
+    definition.source = Source { kind: context.scope, path, dialect: dialect.name.to_owned() };
+    if let Some(notes) = &mut diagnostics.notes {
+        notes.add(&partial, &definition);
     }
+    Some(definition)
 }
 
 /// The names of the MCP servers that a file defines.
-fn servers(entries: &[NodeEntry]) -> Vec<String> {
-    let is_servers = |entry: &NodeEntry| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
+fn servers(entries: &[NodeEntry<'_>]) -> Vec<String> {
+    let is_servers = |entry: &NodeEntry<'_>| fields::lookup(&fields::fold(&entry.key)) == Some(Field::McpServers);
     // Few values are maps, and looking up a key costs more.
     let maps = entries.iter().filter_map(|entry| Some((entry, entry.value.entries()?)));
     let servers = maps.filter(|(entry, _)| is_servers(entry)).flat_map(|(_, servers)| servers);
-    servers.map(|server| server.key.clone()).collect()
+    servers.map(|server| server.key.to_string()).collect()
 }
 
 /// Parses agents from JSON that is not a file, such as a value of the configuration.
@@ -473,7 +483,8 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
             return Parsed { diagnostics: diagnostics.into_diagnostics(None, None), ..Parsed::default() };
         }
     };
-    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options, defaults: None };
+    let context =
+        FileContext { path: Path::new(""), name: "", found: ParsedFile::Named, scope, options, defaults: None };
     let dialect = dialect::named("json").unwrap_or(dialect::own());
     let mut definitions: Vec<AgentDefinition> = members(&node)
         .into_iter()

@@ -1,6 +1,7 @@
 //! Names in agent files that refer to something outside of the file: models, skills, MCP servers and other agents.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
@@ -169,7 +170,7 @@ fn near<'a>(name: &str, known: &mut dyn Iterator<Item = &'a str>) -> Option<&'a 
 }
 
 /// The references of one agent.
-fn of(entries: &[NodeEntry], names: Vocabulary<'_>, definition: &AgentDefinition) -> Vec<Reference> {
+fn of(entries: &[NodeEntry<'_>], names: Vocabulary<'_>, definition: &AgentDefinition) -> Vec<Reference> {
     let mut collector = Collector { names, definition, found: Vec::new() };
     collector.entries(entries);
     let mut found = collector.found;
@@ -185,7 +186,7 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn entries(&mut self, entries: &[NodeEntry]) {
+    fn entries(&mut self, entries: &[NodeEntry<'_>]) {
         for entry in entries {
             let folded = fields::fold(&entry.key);
             let own = self.names.dialect.fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
@@ -217,7 +218,7 @@ impl Collector<'_> {
         server == "ide" || (is_copilot && (matches!(server, "github" | "playwright") || server.contains('.')))
     }
 
-    fn add_items(&mut self, kind: ReferenceKind, entry: &NodeEntry) {
+    fn add_items(&mut self, kind: ReferenceKind, entry: &NodeEntry<'_>) {
         if entry.value.is_null() {
             return;
         }
@@ -227,7 +228,7 @@ impl Collector<'_> {
     }
 
     /// The models as the definition has them, each where the file names it.
-    fn models(&mut self, entry: &NodeEntry) {
+    fn models(&mut self, entry: &NodeEntry<'_>) {
         let ModelChoice::Named(models) = &self.definition.model.choice else { return };
         let written = items(&entry.value);
         for model in models {
@@ -241,7 +242,7 @@ impl Collector<'_> {
         }
     }
 
-    fn handoffs(&mut self, entry: &NodeEntry) {
+    fn handoffs(&mut self, entry: &NodeEntry<'_>) {
         let NodeKind::List(handoffs) = &entry.value.kind else { return };
         for agent in handoffs.iter().filter_map(|handoff| handoff.get("agent")) {
             self.add(ReferenceKind::Agent, agent.text().unwrap_or_default(), agent.position, &entry.key);
@@ -249,7 +250,7 @@ impl Collector<'_> {
     }
 
     /// The servers that the file names without defining them.
-    fn servers(&mut self, entry: &NodeEntry) {
+    fn servers(&mut self, entry: &NodeEntry<'_>) {
         let nodes = match &entry.value.kind {
             NodeKind::List(nodes) => nodes.iter().collect(),
             NodeKind::Plain(_) | NodeKind::Quoted(_) => vec![&entry.value],
@@ -263,7 +264,7 @@ impl Collector<'_> {
     }
 
     /// The servers and agents that a list of tools names.
-    fn tools(&mut self, entry: &NodeEntry) {
+    fn tools(&mut self, entry: &NodeEntry<'_>) {
         if entry.value.entries().is_some() {
             return;
         }
@@ -284,7 +285,7 @@ impl Collector<'_> {
 }
 
 /// The names in a value. Problems with its form are reported when the definition is built.
-fn items(node: &Node) -> Vec<(String, Position)> {
+fn items<'a>(node: &'a Node<'_>) -> Vec<(Cow<'a, str>, Position)> {
     let mut ignored = Diagnostics::default();
     match node.get("model") {
         Some(model) => tools::items(model, "", &mut ignored),

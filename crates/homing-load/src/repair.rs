@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Reads front matter whose first line is line `first_line` of its file, and repairs it if necessary.
-pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -> Result<Node, YamlError> {
+pub(crate) fn read<'a>(text: &'a str, first_line: u32, diagnostics: &mut Diagnostics) -> Result<Node<'a>, YamlError> {
     let error = match yaml::parse(text, first_line) {
         Ok(node) => return Ok(node),
         Err(error) if error.hostile => return Err(error),
@@ -29,9 +29,8 @@ pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -
     if let Some(dedented) = dedent(text, first_line) {
         let shorter = apply(text, first_line, &dedented).unwrap_or_default();
         let quoted = quote(&shorter, first_line);
-        if let Some(node) =
-            yaml::parse(&shorter, first_line).ok().or_else(|| repaired(&shorter, first_line, &quoted, &[]))
-        {
+        let node = yaml::parse(&shorter, first_line).map(Node::into_owned).ok();
+        if let Some(node) = node.or_else(|| repaired(&shorter, first_line, &quoted, &[])) {
             let hint = "write all keys without indentation";
             diagnostics.warn(error.position, "", "keys are indented although the first one is not: read as keys", hint);
             diagnostics.fix(FixDraft::exact("remove the indentation", dedented));
@@ -39,7 +38,7 @@ pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -
         }
     }
     let (node, fix) = scan(text, first_line);
-    if node.entries().is_none_or(<[NodeEntry]>::is_empty) {
+    if node.entries().is_none_or(<[NodeEntry<'_>]>::is_empty) {
         return Err(error);
     }
     diagnostics.warn(
@@ -54,14 +53,15 @@ pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -
 }
 
 /// Parses the text with all edits. The repair is the same text that a fix writes, so that they cannot differ.
-fn repaired(text: &str, first_line: u32, quoted: &[Quoted], tabs: &[TextEdit]) -> Option<Node> {
+fn repaired(text: &str, first_line: u32, quoted: &[Quoted], tabs: &[TextEdit]) -> Option<Node<'static>> {
     let edits = quoted.iter().map(|quoted| quoted.edit.clone());
     let is_quoted = |line: u32| quoted.iter().any(|quoted| (quoted.edit.line..=quoted.edit.end_line).contains(&line));
     let mut edits: Vec<TextEdit> = edits.chain(tabs.iter().filter(|tab| !is_quoted(tab.line)).cloned()).collect();
     edits.sort_by_key(|edit| (edit.line, edit.column));
-    let node = yaml::parse(&apply(text, first_line, &edits)?, first_line).ok()?;
-    let is_dialogue = |entries: &[NodeEntry]| entries.iter().any(|entry| is_dialogue(&entry.key));
-    node.entries().is_some_and(|entries| !is_dialogue(entries)).then_some(node)
+    let text = apply(text, first_line, &edits)?;
+    let node = yaml::parse(&text, first_line).ok()?;
+    let is_dialogue = |entries: &[NodeEntry<'_>]| entries.iter().any(|entry| is_dialogue(&entry.key));
+    node.entries().is_some_and(|entries| !is_dialogue(entries)).then(|| node.into_owned())
 }
 
 fn report(quoted: Vec<Quoted>, tabs: Vec<TextEdit>, diagnostics: &mut Diagnostics) {
@@ -169,7 +169,7 @@ fn needs_quotes(value: &str) -> bool {
 
 /// Reads text as a last resort: each line with a known key begins a value that includes all lines up to the next one. Returns
 /// the edits that make YAML of these values, too.
-fn scan(text: &str, first_line: u32) -> (Node, Vec<TextEdit>) {
+fn scan(text: &str, first_line: u32) -> (Node<'static>, Vec<TextEdit>) {
     let lines: Vec<&str> = text.lines().collect();
     let starts: Vec<usize> = (0..lines.len()).filter(|at| known_key(lines[*at]).is_some()).collect();
     let (mut entries, mut edits) = (Vec::new(), Vec::new());
@@ -198,20 +198,21 @@ fn known_key(line: &str) -> Option<(&str, &str)> {
 }
 
 /// Reads one entry; the flag is true if its lines alone are valid YAML.
-fn scanned(lines: &[&str], line: u32) -> Option<(NodeEntry, bool)> {
+fn scanned(lines: &[&str], line: u32) -> Option<(NodeEntry<'static>, bool)> {
     let (key, value) = known_key(lines[0])?;
     let position = Position { line, column: 1 };
-    let key = key.to_owned();
     // The value alone may be valid YAML.
-    let alone = yaml::parse(&lines.join("\n"), line).ok();
+    let whole = lines.join("\n");
+    let alone = yaml::parse(&whole, line).ok();
     if let Some(NodeKind::Map(mut entries)) = alone.map(|node| node.kind)
         && entries.len() == 1
     {
-        return entries.pop().map(|entry| (entry, true));
+        return entries.pop().map(|entry| (entry.into_owned(), true));
     }
     let parts = [value].into_iter().chain(lines[1..].iter().copied());
     let text = parts.map(str::trim_end).collect::<Vec<_>>().join("\n");
     let text = text.trim().trim_matches(['"', '\'']).to_owned();
     let value_position = Position { line, column: count(key.chars().count()) + 3 };
-    Some((NodeEntry { key, position, value: Node::new(value_position, NodeKind::Quoted(text)) }, false))
+    let value = Node::new(value_position, NodeKind::Quoted(text.into()));
+    Some((NodeEntry { key: key.to_owned().into(), position, value }, false))
 }

@@ -175,7 +175,7 @@ fn read_skill(card: &SkillCard) -> Result<Skill, String> {
     let bytes = file::read(&card.path).map_err(|error| format!("{}: {error}", card.path.display()))?;
     let mut diagnostics = Diagnostics::default();
     let text =
-        file::decode(bytes, &mut diagnostics).ok_or_else(|| format!("{}: not a text file", card.path.display()))?;
+        file::decode(&bytes, &mut diagnostics).ok_or_else(|| format!("{}: not a text file", card.path.display()))?;
     let split = front_matter::split(&text, &mut diagnostics);
     let mut resources = listed_resources(split.front, &mut diagnostics);
     resources.extend(bundled_files(&card.path));
@@ -186,7 +186,7 @@ fn read_skill(card: &SkillCard) -> Result<Skill, String> {
 
 /// The body in the text of a skill.
 pub(crate) fn body_of(text: &str) -> String {
-    let text = file::decode(text.as_bytes().to_vec(), &mut Diagnostics::default()).unwrap_or_default();
+    let text = file::decode(text.as_bytes(), &mut Diagnostics::default()).unwrap_or_default();
     front_matter::split(&text, &mut Diagnostics::default()).body.trim().to_owned()
 }
 
@@ -215,7 +215,7 @@ fn listed_resources(front: Option<(&str, u32)>, diagnostics: &mut Diagnostics) -
     let node = front.and_then(|(yaml, line)| repair::read(yaml, line, diagnostics).ok());
     let resources = node.as_ref().and_then(|node| node.get("resources"));
     let items = resources.map(|node| crate::tools::items(node, "resources", diagnostics));
-    items.unwrap_or_default().into_iter().map(|(item, _)| item).collect()
+    items.unwrap_or_default().into_iter().map(|(item, _)| item.into_owned()).collect()
 }
 
 /// The other files in the folder of a skill, relative to it.

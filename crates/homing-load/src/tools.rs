@@ -1,11 +1,12 @@
 //! Translates the tool names of all dialects to rules. A restriction that cannot be understood stays closed.
 
+use std::borrow::Cow;
+
 use homing_core::{
     registry::distance,
     rule::Rule,
     tool_names::{self, canonical},
 };
-use memchr::memmem;
 
 use crate::{
     diagnostics::Diagnostics,
@@ -51,41 +52,46 @@ pub(crate) enum Meaning {
 impl Vocabulary<'_> {
     /// The meaning of one entry.
     pub(crate) fn meaning(&self, entry: &str) -> Meaning {
-        let entry = entry.trim().trim_matches(['`', '"', '\'']).trim();
+        // Most entries are a single word.
+        let is_word = entry.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let entry = if is_word { entry } else { unquoted(entry.trim(), &['`', '"', '\'']).trim() };
         if ["*", "all", "all tools", "inherit"].iter().any(|word| entry.eq_ignore_ascii_case(word)) {
             return Meaning::Everything;
         }
-        let (name, pattern) = match entry.split_once('(') {
+        let (name, pattern) = match entry.split_once('(').filter(|_| !is_word) {
             None => (entry, None),
             Some((name, rest)) if rest.ends_with(')') => (name.trim(), Some(&rest[..rest.len() - 1])),
             Some(_) => return Meaning::Unknown,
         };
-        let tools = self.tools(name);
-        if tools.is_empty() {
+        let pattern = pattern.map(str::trim).filter(|pattern| !matches!(*pattern, "" | "*" | "**"));
+        let rules = self.rules(name, pattern);
+        if rules.is_empty() {
             return if tool_names::lacks_counterpart(name) { Meaning::NoCounterpart } else { Meaning::Unknown };
         }
-        let pattern = pattern.map(str::trim).filter(|pattern| !matches!(*pattern, "" | "*" | "**"));
-        let rule = |tool: String| Rule { tool, pattern: pattern.map(str::to_owned) };
-        Meaning::Rules(tools.into_iter().map(rule).collect())
+        Meaning::Rules(rules)
     }
 
-    /// The tools that a name without a pattern stands for.
-    fn tools(&self, name: &str) -> Vec<String> {
-        let lower = name.to_lowercase();
+    /// The rules for the tools that a name without a pattern stands for.
+    fn rules(&self, name: &str, pattern: Option<&str>) -> Vec<Rule> {
+        let rule = |tool: String| Rule { tool, pattern: pattern.map(str::to_owned) };
+        // Of groups and prefixes the case does not matter, and most files have neither.
+        let is_plain = self.dialect.groups.is_empty() && !name.contains('/');
+        let lower = if is_plain { Cow::Borrowed(name) } else { Cow::Owned(name.to_lowercase()) };
         if let Some((_, tools)) = self.dialect.groups.iter().find(|(group, _)| *group == lower) {
-            return tools.iter().map(|tool| (*tool).to_owned()).collect();
+            return tools.iter().map(|tool| rule((*tool).to_owned())).collect();
         }
         if self.extra.iter().any(|tool| tool == name) {
-            return vec![name.to_owned()];
+            return vec![rule(name.to_owned())];
         }
         if let Some((space, rest)) = lower.split_once('/').filter(|(space, _)| EDITOR.contains(space)) {
             return match rest {
-                "*" => self.tools(space),
-                _ => canonical(name).map(str::to_owned).into_iter().collect(),
+                "*" => self.rules(space, pattern),
+                _ => canonical(name).map(|tool| rule(tool.to_owned())).into_iter().collect(),
             };
         }
         let server = || self.servers.iter().find(|server| *server == name).map(|server| format!("mcp__{server}"));
-        canonical(name).map(str::to_owned).or_else(server).or_else(|| mcp(name)).into_iter().collect()
+        let tool = canonical(name).map(str::to_owned).or_else(server).or_else(|| mcp(name));
+        tool.map_or_else(Vec::new, |tool| vec![rule(tool)])
     }
 
     /// The tool whose name is most similar to an unknown name.
@@ -127,16 +133,14 @@ fn mcp(name: &str) -> Option<String> {
 }
 
 /// An entry of a list and its position.
-type ToolItem = (String, Position);
+type ToolItem<'a> = (Cow<'a, str>, Position);
 
 /// The entries of a list or a comma-separated text. Other values are reported and ignored.
-pub(crate) fn items(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem> {
+pub(crate) fn items<'a>(node: &'a Node<'_>, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem<'a>> {
     match &node.kind {
-        NodeKind::Plain(text) => placed(words(text), text, node.position),
+        NodeKind::Plain(text) => words(text, node.position),
         // The text begins after the quote.
-        NodeKind::Quoted(text) => {
-            placed(words(text), text, Position { column: node.position.column + 1, ..node.position })
-        }
+        NodeKind::Quoted(text) => words(text, Position { column: node.position.column + 1, ..node.position }),
         NodeKind::List(list) => list.iter().flat_map(|node| item(node, field, diagnostics)).collect(),
         NodeKind::Map(_) => item(node, field, diagnostics),
     }
@@ -144,45 +148,21 @@ pub(crate) fn items(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> 
 
 /// The entries of a list that denies. It must not lose a name because of its form, so the keys of maps and the entries of
 /// nested lists are included.
-pub(crate) fn named(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem> {
+pub(crate) fn named<'a>(node: &'a Node<'_>, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem<'a>> {
     match &node.kind {
         NodeKind::Plain(_) | NodeKind::Quoted(_) => items(node, field, diagnostics),
         NodeKind::List(list) => list.iter().flat_map(|node| named(node, field, diagnostics)).collect(),
         NodeKind::Map(entries) => {
             let message = format!("{} inside `{field}`: all of its keys are denied", node.noun());
             diagnostics.warn(node.position, field, message, "write the names in one flat list");
-            entries.iter().map(|entry| (entry.key.clone(), entry.position)).collect()
+            entries.iter().map(|entry| (Cow::Borrowed(&*entry.key), entry.position)).collect()
         }
     }
 }
 
-/// Adds the position of each piece of a one-line text.
-fn placed(pieces: Vec<String>, text: &str, position: Position) -> Vec<ToolItem> {
-    let is_line = !text.contains('\n');
-    let (mut rest, mut column) = (text, position.column);
-    let mut place = |piece: &str| {
-        let at = memmem::find(rest.as_bytes(), piece.as_bytes()).filter(|_| is_line)?;
-        let found = Position { column: column + width(&rest[..at]), ..position };
-        column = found.column + width(piece);
-        rest = &rest[at + piece.len()..];
-        Some(found)
-    };
-    pieces
-        .into_iter()
-        .map(|piece| {
-            let at = place(&piece).unwrap_or(position);
-            (piece, at)
-        })
-        .collect()
-}
-
-fn width(text: &str) -> u32 {
-    u32::try_from(text.chars().count()).unwrap_or(0)
-}
-
-fn item(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem> {
+fn item<'a>(node: &'a Node<'_>, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem<'a>> {
     match node.text() {
-        Some(text) => pieces(text, ',').into_iter().map(|piece| (piece.to_owned(), node.position)).collect(),
+        Some(text) => pieces(text, b',').into_iter().map(|piece| (Cow::Borrowed(piece), node.position)).collect(),
         None => {
             let message = format!("{} inside `{field}` was ignored: each entry must be one name", node.noun());
             diagnostics.warn(node.position, field, message, "write the names in one flat list");
@@ -191,44 +171,86 @@ fn item(node: &Node, field: &str, diagnostics: &mut Diagnostics) -> Vec<ToolItem
     }
 }
 
-/// Splits at commas or lines; if there are none, at spaces, unless the whole text is one name.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
-    let listed = text.lines().map(|line| line.trim().trim_start_matches("- ")).collect::<Vec<_>>().join(",");
-    let mut parts = pieces(&listed, ',');
-    if let [one] = *parts.as_slice()
-        && one.contains(' ')
-        && canonical(one).is_none()
-        && !tool_names::lacks_counterpart(one)
-    {
-        parts = pieces(one, ' ');
+/// Splits a text at commas or lines; if there are none, at spaces, unless the whole text is one name. The names in a single line
+/// have positions of their own.
+fn words(text: &str, position: Position) -> Vec<ToolItem<'_>> {
+    let content = text.trim().trim_start_matches('[').trim_end_matches(']');
+    if text.contains('\n') {
+        let lines = content.lines().map(unlisted).collect::<Vec<_>>().join(",");
+        return names(&lines).into_iter().map(|name| (Cow::Owned(name.to_owned()), position)).collect();
     }
-    parts.into_iter().map(str::to_owned).collect()
+    let (mut end, mut column) = (0, position.column);
+    let place = |name| {
+        let start = offset(name, text);
+        let found = Position { column: column + width(&text[end..start]), ..position };
+        (end, column) = (start + name.len(), found.column + width(name));
+        (Cow::Borrowed(name), found)
+    };
+    names(unlisted(content)).into_iter().map(place).collect()
+}
+
+/// A line without the mark of an entry.
+fn unlisted(line: &str) -> &str {
+    line.trim().trim_start_matches("- ")
+}
+
+/// The number of bytes in `text` before a part of it.
+fn offset(part: &str, text: &str) -> usize {
+    part.as_ptr().addr() - text.as_ptr().addr()
+}
+
+fn width(text: &str) -> u32 {
+    u32::try_from(text.chars().count()).unwrap_or(0)
+}
+
+/// Splits at commas; if there are none, at spaces, unless the whole text is one name.
+fn names(text: &str) -> Vec<&str> {
+    let names = pieces(text, b',');
+    match *names.as_slice() {
+        [one] if one.contains(' ') && canonical(one).is_none() && !tool_names::lacks_counterpart(one) => {
+            pieces(one, b' ')
+        }
+        _ => names,
+    }
 }
 
 /// Splits at `separator` outside of parentheses and drops empty pieces.
-fn pieces(text: &str, separator: char) -> Vec<&str> {
-    let mut depth = 0_i32;
-    let separates = |character: char| {
-        match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
+fn pieces<'a>(text: &'a str, separator: u8) -> Vec<&'a str> {
+    let (mut pieces, mut start, mut depth) = (Vec::with_capacity(8), 0, 0_i32);
+    let mut add = |piece: &'a str| {
+        let piece = unquoted(piece.trim(), &['"', '\'']);
+        if !piece.is_empty() {
+            pieces.push(piece);
+        }
+    };
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth -= 1,
+            _ if byte == separator && depth <= 0 => {
+                add(&text[start..at]);
+                start = at + 1;
+            }
             _ => (),
         }
-        character == separator && depth <= 0
-    };
-    let pieces = text.split(separates).map(|piece| piece.trim().trim_matches(['"', '\'']));
-    pieces.filter(|piece| !piece.is_empty()).collect()
+    }
+    add(&text[start..]);
+    pieces
+}
+
+/// Removes quotes, which few names have, at both ends.
+pub(crate) fn unquoted<'a>(text: &'a str, quotes: &[char]) -> &'a str {
+    if text.starts_with(quotes) || text.ends_with(quotes) { text.trim_matches(quotes) } else { text }
 }
 
 /// Reads a list that allows. `None` means all tools.
 pub(crate) fn allowed(
-    words: Vec<ToolItem>,
+    words: Vec<ToolItem<'_>>,
     names: Vocabulary<'_>,
     field: &str,
     diagnostics: &mut Diagnostics,
 ) -> Option<Vec<Rule>> {
-    let (mut rules, mut everything) = (Vec::new(), false);
+    let (mut rules, mut everything) = (Vec::with_capacity(words.len()), false);
     for (word, position) in words {
         match names.meaning(&word) {
             Meaning::Everything => everything = true,
@@ -249,7 +271,7 @@ pub(crate) fn allowed(
 /// Reads a list that denies. An unknown name is denied as written, and so is the tool that it was probably meant to be. A
 /// name without an equivalent denies nothing else: another tool may do the same and more, but the author did not deny it.
 pub(crate) fn denied(
-    words: Vec<ToolItem>,
+    words: Vec<ToolItem<'_>>,
     names: Vocabulary<'_>,
     field: &str,
     diagnostics: &mut Diagnostics,

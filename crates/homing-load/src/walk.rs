@@ -35,6 +35,8 @@ pub(crate) struct WalkFilter<'a> {
 pub(crate) struct Listing {
     pub(crate) files: Vec<PathBuf>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// True if there is something that is not among the files, so that another filter may find it.
+    is_partial: bool,
     followed: HashSet<PathBuf>,
 }
 
@@ -45,6 +47,7 @@ pub(crate) fn list(root: &Path, filter: WalkFilter<'_>) -> Listing {
     if metadata.is_symlink() && !listing.may_follow(root, filter) {
         return listing;
     }
+    listing.is_partial = metadata.is_symlink();
     listing.warn_if_world_writable(root);
     listing.folder(root, filter, 0);
     sort(&mut listing.files, root);
@@ -74,6 +77,11 @@ pub(crate) fn single(path: &Path, fence: Option<&Path>) -> Listing {
 }
 
 impl Listing {
+    /// Returns true if there is nothing but these files.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.is_partial && self.diagnostics.is_empty()
+    }
+
     fn warn(&mut self, path: &Path, message: impl Into<String>) {
         let path = Some(Arc::new(path.to_owned()));
         self.diagnostics.push(Diagnostic::warning(message).path(path));
@@ -90,28 +98,34 @@ impl Listing {
             return self.skip(folder, "too many levels or files: this folder was read only in part");
         }
         match fs::read_dir(folder) {
-            Ok(entries) => entries.filter_map(Result::ok).for_each(|entry| self.entry(&entry, filter, level)),
+            Ok(entries) => {
+                entries.filter_map(Result::ok).for_each(|entry| self.entry(folder, &entry, filter, level));
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => (),
             Err(error) => self.skip(folder, format!("the folder cannot be read: {error}")),
         }
     }
 
-    fn entry(&mut self, entry: &DirEntry, filter: WalkFilter<'_>, level: usize) {
-        let Ok(kind) = entry.file_type() else { return };
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if kind.is_file() {
-            if ends(&name, filter.endings) {
-                self.files.push(entry.path());
+    fn entry(&mut self, folder: &Path, entry: &DirEntry, filter: WalkFilter<'_>, level: usize) {
+        let Ok(kind) = entry.file_type() else { return self.is_partial = true };
+        let file_name = entry.file_name();
+        let name = file_name.to_string_lossy();
+        let is_named = ends(&name, filter.endings);
+        if kind.is_file() && is_named {
+            // The path of the entry is made in two steps, the second of which moves it.
+            let mut path = PathBuf::with_capacity(folder.as_os_str().len() + 1 + file_name.len());
+            path.push(folder);
+            path.push(&file_name);
+            self.files.push(path);
+        } else if kind.is_dir() && filter.depth == Depth::Deep && !filter.skipped.contains(&name.as_ref()) {
+            self.folder(&entry.path(), filter, level + 1);
+        } else {
+            self.is_partial = true;
+            if kind.is_symlink() {
+                self.link(&entry.path(), &name, filter, level);
+            } else if is_named && !kind.is_dir() {
+                self.skip(&entry.path(), "not a regular file: skipped");
             }
-        } else if kind.is_dir() {
-            if filter.depth == Depth::Deep && !filter.skipped.contains(&name.as_ref()) {
-                self.folder(&entry.path(), filter, level + 1);
-            }
-        } else if kind.is_symlink() {
-            self.link(&entry.path(), &name, filter, level);
-        } else if ends(&name, filter.endings) {
-            self.skip(&entry.path(), "not a regular file: skipped");
         }
     }
 

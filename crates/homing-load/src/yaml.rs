@@ -1,6 +1,6 @@
 //! Parses YAML into [`Node`]s with limits on depth and size. It knows nothing about agents.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
@@ -10,6 +10,8 @@ use crate::node::{Node, NodeEntry, NodeKind, Position};
 const MAX_DEPTH: usize = 48;
 /// The maximum number of values, counted after aliases are expanded.
 const MAX_NODES: usize = 20_000;
+/// The number of keys that most maps do not exceed. Growing a list costs more than reading a key.
+const USUAL_KEYS: usize = 8;
 
 /// A YAML syntax error or an exceeded limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +23,7 @@ pub(crate) struct YamlError {
 }
 
 /// Parses the first document of `text`, whose first line is line `first_line` of its file.
-pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
+pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node<'_>, YamlError> {
     let mut builder = NodeBuilder { first_line, ..NodeBuilder::default() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
@@ -34,9 +36,7 @@ pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
             break;
         }
     }
-    Ok(builder
-        .root
-        .unwrap_or_else(|| Node::new(Position { line: first_line, column: 1 }, NodeKind::Plain(String::new()))))
+    Ok(builder.root.unwrap_or_else(|| Node::new(Position { line: first_line, column: 1 }, NodeKind::Plain("".into()))))
 }
 
 #[derive(PartialEq)]
@@ -46,27 +46,27 @@ enum DocumentState {
 }
 
 #[derive(Default)]
-struct NodeBuilder {
+struct NodeBuilder<'a> {
     first_line: u32,
-    open: Vec<OpenNode>,
-    anchors: HashMap<usize, Node>,
+    open: Vec<OpenNode<'a>>,
+    anchors: HashMap<usize, Node<'a>>,
     nodes: usize,
-    root: Option<Node>,
+    root: Option<Node<'a>>,
 }
 
 /// A collection that has not been closed yet.
-struct OpenNode {
+struct OpenNode<'a> {
     anchor: usize,
     position: Position,
-    content: Unfinished,
+    content: Unfinished<'a>,
 }
 
-enum Unfinished {
-    List(Vec<Node>),
-    Map { entries: Vec<NodeEntry>, key: Option<(String, Position)> },
+enum Unfinished<'a> {
+    List(Vec<Node<'a>>),
+    Map { entries: Vec<NodeEntry<'a>>, key: Option<(Cow<'a, str>, Position)> },
 }
 
-impl NodeBuilder {
+impl<'a> NodeBuilder<'a> {
     fn position_of(&self, line: usize, column: usize) -> Position {
         let line = u32::try_from(line.max(1)).unwrap_or(u32::MAX);
         Position {
@@ -75,19 +75,19 @@ impl NodeBuilder {
         }
     }
 
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<DocumentState, YamlError> {
+    fn take(&mut self, event: Event<'a>, span: &Span) -> Result<DocumentState, YamlError> {
         let position = self.position_of(span.start.line(), span.start.col());
         match event {
             Event::Scalar(text, style, anchor, _tag) => {
                 let kind = match style {
-                    ScalarStyle::Plain => NodeKind::Plain(text.into_owned()),
-                    _ => NodeKind::Quoted(text.into_owned()),
+                    ScalarStyle::Plain => NodeKind::Plain(text),
+                    _ => NodeKind::Quoted(text),
                 };
                 self.finish(anchor, Node::new(position, kind))?;
             }
             Event::SequenceStart(_, anchor, _tag) => self.open(anchor, position, Unfinished::List(Vec::new()))?,
             Event::MappingStart(_, anchor, _tag) => {
-                self.open(anchor, position, Unfinished::Map { entries: Vec::new(), key: None })?;
+                self.open(anchor, position, Unfinished::Map { entries: Vec::with_capacity(USUAL_KEYS), key: None })?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
             Event::Alias(anchor) => {
@@ -101,7 +101,7 @@ impl NodeBuilder {
         Ok(DocumentState::Open)
     }
 
-    fn open(&mut self, anchor: usize, position: Position, content: Unfinished) -> Result<(), YamlError> {
+    fn open(&mut self, anchor: usize, position: Position, content: Unfinished<'a>) -> Result<(), YamlError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(hostile(position, format!("nested more than {MAX_DEPTH} levels deep")));
         }
@@ -119,7 +119,7 @@ impl NodeBuilder {
     }
 
     /// Adds a finished node to its collection.
-    fn finish(&mut self, anchor: usize, node: Node) -> Result<(), YamlError> {
+    fn finish(&mut self, anchor: usize, node: Node<'a>) -> Result<(), YamlError> {
         self.nodes += size(&node);
         if self.nodes > MAX_NODES {
             return Err(hostile(node.position, format!("more than {MAX_NODES} values")));
@@ -132,7 +132,13 @@ impl NodeBuilder {
             Some(Unfinished::List(items)) => items.push(node),
             Some(Unfinished::Map { entries, key }) => match key.take() {
                 Some((key, position)) => entries.push(NodeEntry { key, position, value: node }),
-                None => *key = Some((node.text().unwrap_or("?").to_owned(), node.position)),
+                None => {
+                    let text = match node.kind {
+                        NodeKind::Plain(text) | NodeKind::Quoted(text) => text,
+                        NodeKind::List(_) | NodeKind::Map(_) => "?".into(),
+                    };
+                    *key = Some((text, node.position));
+                }
             },
         }
         Ok(())
@@ -145,7 +151,7 @@ fn hostile(position: Position, message: impl Into<String>) -> YamlError {
 
 /// The number of values in a node. Members of collections are counted more than once, which is the safe side: members of
 /// an alias were not counted before.
-fn size(node: &Node) -> usize {
+fn size(node: &Node<'_>) -> usize {
     match &node.kind {
         NodeKind::Plain(_) | NodeKind::Quoted(_) => 1,
         NodeKind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
@@ -154,7 +160,7 @@ fn size(node: &Node) -> usize {
 }
 
 /// Resolves merge keys (`<<: *base`): keys of the map itself take precedence over keys of the base.
-fn merged(entries: Vec<NodeEntry>) -> Vec<NodeEntry> {
+fn merged(entries: Vec<NodeEntry<'_>>) -> Vec<NodeEntry<'_>> {
     if !entries.iter().any(|entry| entry.key == "<<") {
         return entries;
     }

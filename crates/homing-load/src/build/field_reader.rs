@@ -1,5 +1,7 @@
 //! One key with its value, read as text, a list or a flag. Values of the wrong type are reported.
 
+use std::borrow::Cow;
+
 use crate::{
     diagnostics::Diagnostics,
     fix::FixDraft,
@@ -10,17 +12,17 @@ use crate::{
 /// The value of one key, and the diagnostics to which problems with it are reported.
 pub(super) struct FieldReader<'a> {
     pub(super) key: &'a str,
-    pub(super) value: &'a Node,
+    pub(super) value: &'a Node<'a>,
     pub(super) diagnostics: &'a mut Diagnostics,
 }
 
 impl<'a> FieldReader<'a> {
-    pub(super) fn new(key: &'a str, value: &'a Node, diagnostics: &'a mut Diagnostics) -> Self {
+    pub(super) fn new(key: &'a str, value: &'a Node<'a>, diagnostics: &'a mut Diagnostics) -> Self {
         Self { key, value, diagnostics }
     }
 
     /// A reader for a value inside this one.
-    pub(super) fn inner<'b>(&'b mut self, key: &'b str, value: &'b Node) -> FieldReader<'b> {
+    pub(super) fn inner<'b>(&'b mut self, key: &'b str, value: &'b Node<'b>) -> FieldReader<'b> {
         FieldReader { key, value, diagnostics: self.diagnostics }
     }
 
@@ -41,15 +43,20 @@ impl<'a> FieldReader<'a> {
 
     /// Reads a scalar. A list of scalars is joined; other values are reported.
     pub(super) fn text(&mut self) -> Option<String> {
+        self.borrowed_text().map(Cow::into_owned)
+    }
+
+    /// The same, borrowed if it is a scalar.
+    pub(super) fn borrowed_text(&mut self) -> Option<Cow<'a, str>> {
         match &self.value.kind {
             NodeKind::Plain(_) if self.value.is_null() => None,
-            NodeKind::Plain(text) | NodeKind::Quoted(text) => Some(text.clone()),
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => Some(Cow::Borrowed(text)),
             NodeKind::List(items) if items.iter().all(|item| item.text().is_some()) => {
                 let message = format!("`{}` must be text, not a list: its entries were joined", self.key);
                 self.warn(message, "write a single text");
                 let joined = items.iter().filter_map(Node::text).collect::<Vec<_>>().join(", ");
                 self.diagnostics.fix(FixDraft::value("write a single text", self.value.position, &joined));
-                Some(joined)
+                Some(Cow::Owned(joined))
             }
             NodeKind::List(_) | NodeKind::Map(_) => {
                 self.warn(format!("`{}` must be text, not {}: ignored", self.key, self.value.noun()), "");
@@ -68,7 +75,7 @@ impl<'a> FieldReader<'a> {
             }
             None => {
                 let items = tools::items(self.value, self.key, self.diagnostics);
-                items.into_iter().map(|(item, _)| item).collect()
+                items.into_iter().map(|(item, _)| item.into_owned()).collect()
             }
         }
     }

@@ -26,8 +26,13 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    pub(super) fn name(&mut self, reader: &mut FieldReader<'_>) {
+        let name = reader.borrowed_text();
+        self.name = name.map(|name| (name.trim().to_owned(), reader.value.position));
+    }
+
     pub(super) fn description(&mut self, reader: &mut FieldReader<'_>) {
-        let Some(text) = reader.text() else { return };
+        let Some(text) = reader.borrowed_text() else { return };
         if !text.contains("\\n") {
             text.trim().clone_into(&mut self.description);
             return;
@@ -45,7 +50,7 @@ impl Identity {
             return;
         };
         for entry in entries {
-            self.metadata.entry(entry.key.clone()).or_insert_with(|| entry.value.to_json());
+            self.metadata.entry(entry.key.to_string()).or_insert_with(|| entry.value.to_json());
         }
     }
 
@@ -72,9 +77,9 @@ impl Identity {
 
     fn finish_name(&mut self, partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Option<String> {
         let file_name = partial.names.dialect.file_name;
-        let written = self.name.take().filter(|(name, _)| !name.trim().is_empty());
+        let written = self.name.take().filter(|(name, _)| !name.is_empty());
         let (name, position) = match (written, partial.key, partial.stem) {
-            (Some((name, position)), _, _) => (name.trim().to_owned(), position),
+            (Some((name, position)), _, _) => (name, position),
             (None, Some(key), _) => (key.to_owned(), partial.position),
             (None, None, Some(stem)) if file_name == FileName::Usual => {
                 return self.usual_name(stem, partial, diagnostics);
@@ -179,8 +184,13 @@ impl Identity {
     fn finish_prompt(&mut self, partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) {
         let body = partial.body.map_or("", |(body, _)| body).trim();
         let parts = [self.prompt.trim(), body, self.prompt_more.trim()];
-        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        self.prompt = parts.join("\n\n");
+        let mut parts = parts.into_iter().filter(|part| !part.is_empty());
+        let mut prompt = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            prompt.push_str("\n\n");
+            prompt.push_str(part);
+        }
+        self.prompt = prompt;
         self.drop_invisible(partial, diagnostics);
         if self.prompt.trim().is_empty() {
             self.substitute_prompt(partial, diagnostics);

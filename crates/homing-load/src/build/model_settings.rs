@@ -6,7 +6,12 @@ use homing_core::{
 };
 
 use super::field_reader::FieldReader;
-use crate::{dialect::AbsentModel, fields::Setting, node::Node, node::NodeKind};
+use crate::{
+    dialect::AbsentModel,
+    fields::Setting,
+    node::{Node, NodeKind},
+    tools::unquoted,
+};
 
 /// The keys of a file that choose a model.
 #[derive(Default)]
@@ -30,8 +35,7 @@ impl ModelReader {
                 self.drop_window(reader);
             }
             NodeKind::List(items) => {
-                let models = items.iter().filter_map(Node::text).map(str::to_owned).collect::<Vec<_>>();
-                self.models.splice(0..0, models);
+                self.prefer(items.iter().filter_map(Node::text).map(str::to_owned).collect());
             }
             NodeKind::Map(_) => match value.get("model").or_else(|| value.get("preset")).and_then(Node::text) {
                 Some(model) => self.models.insert(0, model.to_owned()),
@@ -61,11 +65,16 @@ impl ModelReader {
             "inherit" => self.choice = Some(ModelChoice::Inherit),
             "default" => self.choice = Some(ModelChoice::Default),
             text => {
-                let names = text.split(['|', ',']).map(|name| name.trim().trim_matches(['"', '\'', '`']));
-                let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
-                self.models.splice(0..0, names);
+                let names = text.split(['|', ',']).map(|name| unquoted(name.trim(), &['"', '\'', '`']));
+                self.prefer(names.filter(|name| !name.is_empty()).map(str::to_owned).collect());
             }
         }
+    }
+
+    /// Puts models before those that are known already.
+    fn prefer(&mut self, mut models: Vec<String>) {
+        models.append(&mut self.models);
+        self.models = models;
     }
 
     pub(super) fn effort(&mut self, reader: &mut FieldReader<'_>) {

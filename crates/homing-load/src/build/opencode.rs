@@ -95,7 +95,7 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
                 let lines = entries.iter().flat_map(|entry| self.lines(entry)).collect();
                 self.apply(lines);
             }
-            (_, Some(word)) if matches!(fields::fold(word).as_str(), "readonly" | "plan") => {
+            (_, Some(word)) if matches!(fields::fold(word).as_ref(), "readonly" | "plan") => {
                 self.tools.permission_mode(self.reader);
             }
             (_, Some(word)) => {
@@ -117,8 +117,8 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
         let mut lines: Vec<PermissionLine> = Vec::new();
         for entry in entries {
             let action = self.switch(entry);
-            let changes_files = matches!(entry.key.as_str(), "write" | "edit" | "patch" | "multiedit");
-            let permission = if changes_files { "edit" } else { entry.key.as_str() };
+            let changes_files = matches!(entry.key.as_ref(), "write" | "edit" | "patch" | "multiedit");
+            let permission = if changes_files { "edit" } else { entry.key.as_ref() };
             match lines.iter_mut().find(|line| line.permission == permission) {
                 Some(line) => line.action = action,
                 None => lines.push(PermissionLine::new(permission, "*", action, entry.position)),
@@ -132,7 +132,7 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
         }
     }
 
-    fn switch(&mut self, entry: &NodeEntry) -> PermissionAction {
+    fn switch(&mut self, entry: &NodeEntry<'_>) -> PermissionAction {
         match (entry.value.text(), entry.value.truth()) {
             (Some("allow"), _) | (_, Some(true)) => PermissionAction::Allow,
             (Some("deny"), _) | (_, Some(false)) => PermissionAction::Deny,
@@ -149,9 +149,9 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
     }
 
     /// Reads `allow`, `ask` or `deny` with a list of calls, as in Claude Code's settings.
-    fn list_of_calls(&mut self, entry: &NodeEntry) {
+    fn list_of_calls(&mut self, entry: &NodeEntry<'_>) {
         let reader = &mut self.reader.inner(&entry.key, &entry.value);
-        match fields::fold(&entry.key).as_str() {
+        match fields::fold(&entry.key).as_ref() {
             "allow" | "allowed" => self.tools.tools(reader),
             "ask" => self.tools.asked(reader),
             _ => self.tools.denied(reader),
@@ -159,8 +159,8 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
     }
 
     /// The lines of one entry of the map.
-    fn lines(&mut self, entry: &NodeEntry) -> Vec<PermissionLine> {
-        let mut line = |pattern: &str, position: Position, value: &Node| {
+    fn lines(&mut self, entry: &NodeEntry<'_>) -> Vec<PermissionLine> {
+        let mut line = |pattern: &str, position: Position, value: &Node<'_>| {
             let action = self.action(value, value.text().unwrap_or_default());
             PermissionLine::new(&entry.key, pattern, action, position)
         };
@@ -174,7 +174,7 @@ impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
         }
     }
 
-    fn action(&mut self, value: &Node, word: &str) -> PermissionAction {
+    fn action(&mut self, value: &Node<'_>, word: &str) -> PermissionAction {
         match word {
             "allow" => PermissionAction::Allow,
             "ask" => PermissionAction::Ask,
@@ -328,10 +328,10 @@ impl ToolOutcome {
 }
 
 /// Returns true for an action with a list of calls, which OpenCode does not have: there, a tool has a word or patterns.
-fn is_list_of_calls(entry: &NodeEntry) -> bool {
+fn is_list_of_calls(entry: &NodeEntry<'_>) -> bool {
     let key = fields::fold(&entry.key);
     let names_an_action =
-        matches!(key.as_str(), "allow" | "allowed" | "ask" | "deny" | "denied" | "disallow" | "disallowed");
+        matches!(key.as_ref(), "allow" | "allowed" | "ask" | "deny" | "denied" | "disallow" | "disallowed");
     let has_calls = entry.value.text().is_none_or(|word| !matches!(word, "allow" | "ask" | "deny"));
     names_an_action && has_calls
 }

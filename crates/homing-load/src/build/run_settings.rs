@@ -112,7 +112,7 @@ impl RunSettings {
     }
 
     pub(super) fn hooks(&mut self, reader: &FieldReader<'_>) {
-        if !reader.value.entries().is_some_and(<[NodeEntry]>::is_empty) {
+        if !reader.value.entries().is_some_and(<[NodeEntry<'_>]>::is_empty) {
             self.hooks = reader.value.to_json();
         }
     }
@@ -182,9 +182,9 @@ impl RunSettings {
         }
     }
 
-    fn add_servers(&mut self, node: &Node) {
+    fn add_servers(&mut self, node: &Node<'_>) {
         if let Some(entries) = node.entries() {
-            let configured = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
+            let configured = entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_json()));
             self.mcp_servers.extend(configured);
         } else if let Some(names) = node.text().filter(|text| !text.trim().is_empty()) {
             self.mcp_servers.extend(names.split(',').map(|name| (name.trim().to_owned(), Value::Null)));
@@ -210,7 +210,7 @@ impl RunSettings {
         if reader.value.entries().is_some() {
             return self.retry(reader);
         }
-        self.task.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
+        self.task.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_ref() {
             "report" => OnFailure::Report,
             "retry" => OnFailure::Retry(1),
             "skip" => OnFailure::Skip,
@@ -224,7 +224,7 @@ impl RunSettings {
 
     /// Reads the treatment of network use after untrusted content. An unknown value asks, as the default does.
     pub(super) fn taint(&mut self, reader: &mut FieldReader<'_>) {
-        self.taint = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
+        self.taint = match fields::fold(reader.value.text().unwrap_or_default()).as_ref() {
             "off" | "false" => Some(TaintMode::Off),
             "ask" => Some(TaintMode::Ask),
             "deny" => Some(TaintMode::Deny),

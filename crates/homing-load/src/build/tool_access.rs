@@ -225,7 +225,7 @@ impl<'a> ToolAccess<'a> {
 
     pub(super) fn permission_mode(&mut self, reader: &mut FieldReader<'_>) {
         let word = reader.word();
-        let mode = match fields::fold(word).as_str() {
+        let mode = match fields::fold(word).as_ref() {
             "default" | "manual" => return,
             "plan" | "readonly" => PermissionMode::Plan,
             "ask" | "dontask" | "bubble" => PermissionMode::Ask,
@@ -274,7 +274,7 @@ fn add_new(rules: &mut Vec<Rule>, more: Vec<Rule>) {
 }
 
 /// Reads one switch. A tool whose switch cannot be read is off.
-fn is_on(entry: &NodeEntry, reader: &mut FieldReader<'_>) -> bool {
+fn is_on(entry: &NodeEntry<'_>, reader: &mut FieldReader<'_>) -> bool {
     let switch = match entry.value.text() {
         Some("allow") => Some(true),
         Some("deny") => Some(false),
@@ -297,7 +297,7 @@ fn warn_if_nothing_is_left(reader: &mut FieldReader<'_>, rules: Option<&[Rule]>,
 }
 
 /// The file extensions in `{fileRegex: '\\.(md|txt)$'}`; `None` if the expression has any other form.
-fn extensions_in(options: &Node) -> Option<Vec<String>> {
+fn extensions_in(options: &Node<'_>) -> Option<Vec<String>> {
     let regex = options.get("fileRegex")?.text()?;
     let regex = regex.strip_prefix('^').unwrap_or(regex);
     let regex = regex.strip_prefix(".*").unwrap_or(regex).strip_prefix("\\.")?.strip_suffix('$')?;

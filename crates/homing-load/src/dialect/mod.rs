@@ -47,7 +47,7 @@ pub struct Dialect {
     /// The effect of `tools: {a: true}` on tools that it does not name.
     pub(crate) tool_map: ToolMap,
     /// Recognises a document of this dialect by its content, for files outside of the known folders.
-    pub(crate) recognises: fn(&Node) -> bool,
+    pub(crate) recognises: fn(&Node<'_>) -> bool,
 }
 
 /// A folder with agent files.
@@ -194,8 +194,15 @@ pub(crate) fn is_searched(path: &Path) -> bool {
 }
 
 /// The dialect of a document according to its content.
-pub(crate) fn by_content(node: &Node) -> Option<&'static Dialect> {
+pub(crate) fn by_content(node: &Node<'_>) -> Option<&'static Dialect> {
     ALL.iter().copied().find(|dialect| (dialect.recognises)(node))
+}
+
+/// The dialect of instructor-php, if it is the dialect of a document according to its content.
+pub(crate) fn instructor_by_content(node: &Node<'_>) -> Option<&'static Dialect> {
+    // Another dialect may recognise it, too, and comes first.
+    let recognises = (instructor::DIALECT.recognises)(node);
+    recognises.then(|| by_content(node)).flatten().filter(|found| found.name == instructor::DIALECT.name)
 }
 
 /// Returns true if the components of `folder` are consecutive components of `path`.
@@ -205,6 +212,6 @@ fn is_in(path: &Path, folder: &str) -> bool {
     parts.windows(wanted.len()).any(|window| window == wanted)
 }
 
-fn has(node: &Node, keys: &[&str]) -> bool {
+fn has(node: &Node<'_>, keys: &[&str]) -> bool {
     keys.iter().any(|key| node.get(key).is_some())
 }

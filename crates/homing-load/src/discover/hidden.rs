@@ -1,7 +1,10 @@
 //! Announces agents and skills of a project that have the name of another one. The files of a project come from strangers,
 //! so they replace an agent or a skill that the user knows only if they are trusted, and never silently.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
@@ -19,16 +22,18 @@ pub fn is_about_hidden_agent(diagnostic: &Diagnostic) -> bool {
     diagnostic.field.as_deref() == Some(FIELD)
 }
 
-/// Returns one diagnostic for each agent of a project with the name of an agent that is built in or belongs to the user.
-pub(super) fn announcements(candidates: &[Candidate]) -> Vec<Diagnostic> {
+/// Returns one diagnostic for each agent of a project with the name of an agent that is built in or belongs to the user. Only agents
+/// with `repeated` names can be among them.
+pub(super) fn announcements(candidates: &[Candidate], repeated: &HashSet<String>) -> Vec<Diagnostic> {
+    let candidates = candidates.iter().filter(|candidate| repeated.contains(&candidate.definition.name));
     let mut known: HashMap<&str, &AgentDefinition> = HashMap::new();
-    for candidate in candidates.iter().filter(|candidate| candidate.definition.source.kind < Scope::Project) {
+    for candidate in candidates.clone().filter(|candidate| candidate.definition.source.kind < Scope::Project) {
         let of_name = known.entry(&candidate.definition.name).or_insert(&candidate.definition);
         if of_name.source.kind <= candidate.definition.source.kind {
             *of_name = &candidate.definition;
         }
     }
-    let of_project = candidates.iter().filter(|candidate| candidate.definition.source.kind == Scope::Project);
+    let of_project = candidates.filter(|candidate| candidate.definition.source.kind == Scope::Project);
     of_project
         .filter_map(|candidate| Some(announcement(candidate, known.get(candidate.definition.name.as_str())?)))
         .collect()

@@ -71,6 +71,7 @@ pub(crate) fn repository(folder: &Path) -> Option<&Path> {
 }
 
 /// One folder or file with agents of one dialect.
+#[derive(Debug)]
 pub(super) struct AgentFolder {
     pub(super) dialect: &'static Dialect,
     pub(super) scope: Scope,
@@ -81,6 +82,8 @@ pub(super) struct AgentFolder {
     endings: &'static [&'static str],
     /// The project or plugin, which links and references must not leave.
     pub(super) fence: Option<PathBuf>,
+    /// True if it was listed and has nothing but files with these endings.
+    pub(super) is_whole: bool,
 }
 
 impl AgentFolder {
@@ -94,12 +97,25 @@ impl AgentFolder {
             depth: folder.depth,
             endings: folder.endings,
             fence: None,
+            is_whole: false,
         }
     }
 
     /// Returns true if it is a single file.
     pub(super) fn is_file(&self) -> bool {
         self.endings.is_empty()
+    }
+
+    /// Returns true if one of the two contains the other, so that a file may be in both.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.path.starts_with(&other.path) || other.path.starts_with(&self.path)
+    }
+
+    /// Returns true if `other`, which was listed, is the same folder and has nothing but files with other endings.
+    pub(super) fn is_empty_like(&self, other: &Self) -> bool {
+        let is_like = |ending: &str, other: &str| ending.ends_with(other) || other.ends_with(ending);
+        let may_have = |ending: &&str| other.endings.iter().any(|other| is_like(ending, other));
+        other.is_whole && !self.is_file() && !self.endings.iter().any(may_have) && self.path == other.path
     }
 
     pub(super) fn list(&self) -> Listing {

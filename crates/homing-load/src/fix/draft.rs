@@ -277,10 +277,11 @@ pub(crate) fn yaml_block(text: &str) -> Option<String> {
 
 /// A text in YAML on one line, with quotes if it needs them.
 fn yaml_text(text: &str) -> String {
-    let plain = yaml::parse(&format!("key: {text}"), 1).ok();
+    let source = format!("key: {text}");
+    let plain = yaml::parse(&source, 1).ok();
     let plain = plain.as_ref().and_then(|node| node.get("key"));
     let is_plain =
-        |value: &crate::node::Node| value.kind == NodeKind::Plain(text.to_owned()) && value.to_json().is_string();
+        |value: &crate::node::Node<'_>| value.kind == NodeKind::Plain(text.into()) && value.to_json().is_string();
     if plain.is_some_and(is_plain) && !text.contains(['\n', '#']) && !text.is_empty() {
         text.to_owned()
     } else if text.chars().any(char::is_control) {

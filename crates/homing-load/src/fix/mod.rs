@@ -105,7 +105,7 @@ impl CheckedFile {
         let Ok(bytes) = file::read(&self.path) else { return Vec::new() };
         let options = ParseOptions { strict: false, tools: self.tools.clone() };
         let path = Arc::new(self.path.clone());
-        let references = parse::notes(&self.path, bytes, self.found, &options).references.into_iter();
+        let references = parse::notes(&self.path, &bytes, self.found, &options).references.into_iter();
         references.map(|reference| (path.clone(), reference)).collect()
     }
 
@@ -163,7 +163,7 @@ impl CheckedFile {
     }
 
     fn load(&self, text: &str) -> Meaning {
-        let bytes = text.as_bytes().to_vec();
+        let bytes = text.as_bytes();
         if is_skill_file(&self.path) {
             let (card, diagnostics) = parse_card(&self.path, Scope::Project, bytes);
             let meaning = |card| json!({"card": format!("{card:?}"), "body": body_of(text)});

@@ -74,7 +74,7 @@ pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Di
             diagnostics.error(Position::default(), "", message, "move text into files beside it");
             None
         }
-        Ok((bytes, _)) => return parse_card(path, scope, bytes),
+        Ok((bytes, _)) => return parse_card(path, scope, &bytes),
         Err(message) => {
             diagnostics.error(Position::default(), "", message, "");
             None
@@ -84,13 +84,13 @@ pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Di
 }
 
 /// Reads the front matter in the first bytes of a skill.
-pub(crate) fn parse_card(path: &Path, scope: Scope, mut bytes: Vec<u8>) -> (Option<SkillCard>, Vec<Diagnostic>) {
+pub(crate) fn parse_card(path: &Path, scope: Scope, mut bytes: &[u8]) -> (Option<SkillCard>, Vec<Diagnostic>) {
     let mut diagnostics = Diagnostics::default();
     // The bytes that were read may end inside a character.
-    if let Err(error) = std::str::from_utf8(&bytes)
+    if let Err(error) = std::str::from_utf8(bytes)
         && error.error_len().is_none()
     {
-        bytes.truncate(error.valid_up_to());
+        bytes = &bytes[..error.valid_up_to()];
     }
     let text = file::decode(bytes, &mut diagnostics);
     let card = text.as_ref().and_then(|text| card_of(path, scope, text, &mut diagnostics));
@@ -138,13 +138,13 @@ fn card_of(path: &Path, scope: Scope, text: &str, diagnostics: &mut Diagnostics)
 }
 
 /// Reads the settings of a skill and reports keys without effect.
-fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
+fn settings(node: &Node<'_>, diagnostics: &mut Diagnostics) -> SkillSettings {
     let mut settings = SkillSettings::default();
     let names = Vocabulary { dialect: dialect::interchange(), extra: &[], servers: &[] };
     for entry in node.entries().unwrap_or_default() {
         let (folded, value) = (fields::fold(&entry.key), &entry.value);
         let text = || value.text().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
-        match folded.as_str() {
+        match folded.as_ref() {
             // A value that cannot be read restricts.
             "disablemodelinvocation" if value.truth() != Some(false) => settings.offered_to = OfferedTo::User,
             "userinvocable" if value.truth() == Some(false) && settings.offered_to.is_everyone() => {
@@ -169,7 +169,7 @@ fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
 }
 
 /// Reads the calls that need no approval. Tools of other programs need none, because there are none.
-fn approved(entry: &NodeEntry, names: Vocabulary<'_>, diagnostics: &mut Diagnostics) -> Vec<Rule> {
+fn approved(entry: &NodeEntry<'_>, names: Vocabulary<'_>, diagnostics: &mut Diagnostics) -> Vec<Rule> {
     let mut rules = Vec::new();
     for (word, position) in tools::items(&entry.value, &entry.key, diagnostics) {
         match names.meaning(&word) {
@@ -185,7 +185,7 @@ fn approved(entry: &NodeEntry, names: Vocabulary<'_>, diagnostics: &mut Diagnost
 }
 
 /// Reads `context`: only `fork` has a meaning.
-fn is_fork(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> bool {
+fn is_fork(entry: &NodeEntry<'_>, diagnostics: &mut Diagnostics) -> bool {
     let value = entry.value.text().unwrap_or_default().trim();
     if !matches!(value, "fork" | "inline" | "") {
         let message = format!("`{value}` is not a valid `{}`: ignored", entry.key);
@@ -194,7 +194,7 @@ fn is_fork(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> bool {
     value == "fork"
 }
 
-fn effort(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> Option<Effort> {
+fn effort(entry: &NodeEntry<'_>, diagnostics: &mut Diagnostics) -> Option<Effort> {
     let word = entry.value.text().unwrap_or_default().trim();
     let effort = effort_level(word);
     if effort.is_none() {
@@ -205,23 +205,23 @@ fn effort(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> Option<Effort> {
 }
 
 /// A hint such as `[issue]`, which YAML reads as a list.
-fn bracketed(value: &Node) -> Option<String> {
+fn bracketed(value: &Node<'_>) -> Option<String> {
     let NodeKind::List(items) = &value.kind else { return None };
     let words: Vec<&str> = items.iter().filter_map(Node::text).collect();
     (!words.is_empty()).then(|| format!("[{}]", words.join(", ")))
 }
 
 /// Reads the names of arguments: a list, or words.
-fn arguments(value: &Node, diagnostics: &mut Diagnostics) -> Vec<String> {
+fn arguments(value: &Node<'_>, diagnostics: &mut Diagnostics) -> Vec<String> {
     match value.text() {
         Some(text) => {
             text.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
         }
-        None => tools::items(value, "arguments", diagnostics).into_iter().map(|(name, _)| name).collect(),
+        None => tools::items(value, "arguments", diagnostics).into_iter().map(|(name, _)| name.into_owned()).collect(),
     }
 }
 
-fn report_ignored(entry: &NodeEntry, folded: &str, diagnostics: &mut Diagnostics) {
+fn report_ignored(entry: &NodeEntry<'_>, folded: &str, diagnostics: &mut Diagnostics) {
     let is_known = OBEYED.iter().any(|(key, _)| *key == folded) || NOTES.contains(&folded);
     let message = match IGNORED.iter().find(|(key, _)| *key == folded) {
         Some((_, effect)) => format!("`{}` is ignored: {effect}", entry.key),
@@ -232,7 +232,7 @@ fn report_ignored(entry: &NodeEntry, folded: &str, diagnostics: &mut Diagnostics
 }
 
 /// Reports values that the reference validator of agentskills.io rejects.
-fn report_lengths(node: &Node, diagnostics: &mut Diagnostics) {
+fn report_lengths(node: &Node<'_>, diagnostics: &mut Diagnostics) {
     for (key, most) in [("description", 1_024), ("compatibility", 500)] {
         let Some(value) = node.get(key) else { continue };
         let length = value.text().map_or(0, |text| text.trim().chars().count());
@@ -243,7 +243,7 @@ fn report_lengths(node: &Node, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<String> {
+fn card_name(path: &Path, node: &Node<'_>, diagnostics: &mut Diagnostics) -> Option<String> {
     let folder = if is_skill(path) { path.parent().and_then(Path::file_name) } else { path.file_stem() };
     let folder = folder.and_then(|name| name.to_str()).unwrap_or_default();
     let position = node.get("name").map_or(node.position, |name| name.position);
@@ -279,7 +279,7 @@ fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<
     Some(name)
 }
 
-fn card_description(node: &Node, body: &str, body_line: u32, diagnostics: &mut Diagnostics) -> Option<String> {
+fn card_description(node: &Node<'_>, body: &str, body_line: u32, diagnostics: &mut Diagnostics) -> Option<String> {
     let written = node.get("description").and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
     if let Some(written) = written {
         return Some(written.to_owned());

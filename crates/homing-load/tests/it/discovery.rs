@@ -96,6 +96,17 @@ fn r6_command_line_wins_over_project_but_not_administrator() {
 }
 
 #[test]
+fn dialects_that_share_a_folder_find_their_own_files() {
+    let world = World::new();
+    world.agent("repo/.claude/agents/a.md", "a");
+    assert!(!world.load().registry.has("b"));
+    world.file("repo/.claude/agents/deep/b.yaml", "name: b\ndescription: d\nprompt: p\n");
+    let registry = world.load().registry;
+    let dialects = ["a", "b"].map(|name| registry.get(name).unwrap().source.dialect.clone());
+    assert_eq!(dialects, ["claude-code", "instructor"]);
+}
+
+#[test]
 fn r6_precedence_of_dialects_within_a_scope() {
     let world = World::new();
     for path in [
@@ -426,8 +437,9 @@ fn plugin_manifest_names_further_folders() {
         fs::write(path, text).unwrap();
     };
     let agent = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nP\n");
-    let manifest =
-        r#"{"name": "kit", "agents": ["./more/", "./single/one.md", "../outside", "/etc"], "skills": "./abilities"}"#;
+    // A file that is also in the usual folder is one agent, not a duplicate.
+    let manifest = r#"{"name": "kit", "skills": "./abilities", "agents":
+        ["./more/", "./single/one.md", "./agents/usual.md", "../outside", "/etc"]}"#;
     write("kit/.claude-plugin/plugin.json", manifest);
     write("kit/commands/go.md", "Go.\n");
     write("kit/agents/usual.md", &agent("usual"));
