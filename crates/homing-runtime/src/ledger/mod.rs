@@ -158,7 +158,7 @@ impl Reservations {
             Charge::Used(usage) => settled_usage(usage, &call),
         };
         self.settle_at_account(call.account, charge);
-        drop(self.tree.record(self.live_run.run, Fact::AskFailed { failure, charge }));
+        drop(self.tree.record(self.live_run.run, Fact::AskFailed { failure: Box::new(failure), charge }));
     }
 
     async fn reserve_at_account(&self, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
