@@ -204,7 +204,10 @@ impl Layer {
     fn describe(&self, rule: Option<&Rule>) -> String {
         let Some(rule) = rule else { return self.from.clone() };
         let mut text = String::with_capacity(64);
-        let _ = write!(text, "{rule} ({})", self.from);
+        let _ = write!(text, "{rule}");
+        text.push_str(" (");
+        text.push_str(&self.from);
+        text.push(')');
         text
     }
 

@@ -68,8 +68,8 @@ pub enum Fact {
     },
     /// The model call failed.
     AskFailed {
-        /// The error and the text that had arrived.
-        failure: AskFailure,
+        /// The error and the text that had arrived. Boxed, as are raised limits, because a fact is as large as its largest form.
+        failure: Box<AskFailure>,
         /// Usage that is charged for it.
         charge: Usage,
     },
@@ -126,7 +126,7 @@ pub enum Fact {
     /// The run's limits were raised.
     Extended {
         /// Amount added to each limit; `Default` adds nothing, `Unlimited` removes the limit.
-        more: Limits,
+        more: Box<Limits>,
     },
     /// The run ended.
     Ended(Arc<Ended>),

@@ -186,6 +186,10 @@ impl<'a> Ledger<'a> {
     ///
     /// Only the runs at work that precede it count, so the first of them never waits for another.
     fn should_queue(&self, run: &'a Run, size: AskSize, price: &Rates, landing: Reservation) -> bool {
+        // Most runs have no limited ancestor.
+        if !self.0.lineage(run.id).skip(1).any(|holder| budgets(holder).next().is_some()) {
+            return false;
+        }
         let call = size.hold(price, size.floor) + landing;
         let first = size.hold(price, size.floor.min(room::LEAST));
         let whole = self.whole_need(run, first);

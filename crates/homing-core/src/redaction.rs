@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(format!("{secrets:?}"), "Secrets(2)");
         let error = ModelError::Broken { reason: format!("bad {KEY}") };
         let failure = AskFailure { error, charge: Charge::Hold, partial: format!("so {KEY}") };
-        let fact = secrets.redact_fact(Fact::AskFailed { failure, charge: Usage::default() });
+        let fact = secrets.redact_fact(Fact::AskFailed { failure: Box::new(failure), charge: Usage::default() });
         let Fact::AskFailed { failure, .. } = fact else { panic!("{fact:?}") };
         assert_eq!(
             (failure.partial.as_str(), failure.error.to_string().contains("[redacted]")),

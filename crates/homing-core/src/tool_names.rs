@@ -252,17 +252,17 @@ static FOREIGN: LazyLock<HashSet<String>> =
 
 /// Returns the canonical name for `name`, if there is such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    let name = name.trim();
     // Programs that use our names only never need the table inverted.
     if let Some(ours) = all().find(|ours| *ours == name) {
         return Some(ours);
     }
     // Each call of a tool asks several times, nearly always with a short ASCII name.
     let (mut short, mut length) = ([0_u8; 32], 0);
-    if name.len() > short.len() || !name.is_ascii() {
-        return BY_NAME.get(fold(name).as_bytes()).copied();
+    let is_simple = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if name.len() > short.len() || !name.bytes().all(is_simple) {
+        return BY_NAME.get(fold(name.trim()).as_bytes()).copied();
     }
-    for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' ')) {
+    for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_')) {
         short[length] = byte.to_ascii_lowercase();
         length += 1;
     }

@@ -232,7 +232,7 @@ impl RunTree {
                 self.runs[at].stopping.halted.get_or_insert(by.clone());
             }
             Fact::Compacted { summary, upto } => self.runs[at].fold(clock).compacted(summary, *upto),
-            Fact::Extended { more } => self.extend(at, *more),
+            Fact::Extended { more } => self.extend(at, **more),
             Fact::Ended(ended) => self.ended(at, ended),
         }
     }

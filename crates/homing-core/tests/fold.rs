@@ -119,7 +119,7 @@ fn messages_carry_their_origin() {
     let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
     let ended = Ended { outcome: Outcome::Exhausted(hit), text: "done".to_owned(), data: None };
     story.record(ROOT, Fact::Ended(Arc::new(ended)));
-    story.record(ROOT, Fact::Extended { more: Limits::default().turns(3) });
+    story.record(ROOT, Fact::Extended { more: Box::new(Limits::default().turns(3)) });
     use MessageOrigin::{Message, Model, MoreBudget, Nudge, Task};
     assert_eq!(story.origins(), [Task, Message, Nudge, Model, MoreBudget]);
     assert!(story.root().ended.is_none(), "the run continues");
@@ -132,7 +132,7 @@ fn continued_run_sees_earlier_budget_increases() {
     let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
     let ended = Ended { outcome: Outcome::Exhausted(hit), text: String::new(), data: None };
     story.record(ROOT, Fact::Ended(Arc::new(ended)));
-    story.record(ROOT, Fact::Extended { more: Limits::default().turns(3) });
+    story.record(ROOT, Fact::Extended { more: Box::new(Limits::default().turns(3)) });
     let inherited = story.root().transcript().iter().map(|entry| entry.message.clone()).collect();
     let next = Spawned { inherited, ..spawned(None, Limits::default()) };
     let mut next_story = Story::default();
@@ -219,7 +219,7 @@ fn estimated_charge_leaves_the_rest_of_the_reservation_counted() {
     story.ask(Purpose::Turn, None);
     let charge = Usage::default().input(10).estimated(true);
     let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
-    story.record(ROOT, Fact::AskFailed { failure, charge });
+    story.record(ROOT, Fact::AskFailed { failure: Box::new(failure), charge });
     let size =
         |input| AskSize { input, output: 0, floor: 0, landing_output: 0, margin: Margin::default(), parallel: 4 };
     let fits = |input| matches!(story.tree.ledger().fit(ROOT, size(input), &Rates::default()), Fit::Fits { .. });
@@ -255,7 +255,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     assert_eq!(story.root().held, tokens(30), "the call takes its place");
     let charge = Usage::default().input(10);
     let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
-    story.record(CHILD, Fact::AskFailed { failure, charge });
+    story.record(CHILD, Fact::AskFailed { failure: Box::new(failure), charge });
     assert_eq!(story.root().held, tokens(20), "another run cannot take what the next attempt needs");
     let ended = Ended { outcome: Outcome::Exhausted(hit), text: String::new(), data: None };
     story.record(CHILD, Fact::Ended(Arc::new(ended)));

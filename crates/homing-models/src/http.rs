@@ -6,6 +6,7 @@
 
 mod body;
 mod connect;
+mod http1;
 mod pool;
 
 use std::{
@@ -24,6 +25,7 @@ use http::{
     HeaderMap, Method, StatusCode, Uri,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
 };
+use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::ClientConfig;
 
@@ -56,6 +58,7 @@ const LIST_WAIT: Duration = Duration::from_secs(3);
 pub(crate) struct Http {
     pub(crate) timeouts: Timeouts,
     proxy: Result<Option<Proxy>, String>,
+    connector: HttpConnector,
     /// Made for the first connection that is encrypted, because loading root certificates takes time.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     origins: Mutex<HashMap<Uri, Arc<pool::Origin>>>,
@@ -68,6 +71,7 @@ impl Http {
         Self {
             timeouts,
             proxy: proxy.as_deref().map(Proxy::new).transpose(),
+            connector: connect::tcp_connector(&timeouts),
             tls: OnceLock::new(),
             origins: Mutex::default(),
             #[cfg(feature = "genai")]
@@ -140,15 +144,15 @@ pub(crate) async fn exchange(
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<(), ExchangeError> {
-    let (deadline, peer) = (Deadline::new(outgoing.time_left), outgoing.peer);
+    let (mut deadline, peer) = (Deadline::new(outgoing.time_left), outgoing.peer);
     let limits = SizeLimits::for_output(outgoing.max_output);
     decoder.limit(outgoing.max_output);
-    let response = match open(http, timeouts, outgoing, &deadline).await {
+    let response = match open(http, timeouts, outgoing, &mut deadline).await {
         Ok(response) => response,
         Err(refusal) if decoder.take_failed_attempt(&refusal.body) => return Ok(()),
         Err(refusal) => return Err(ExchangeError::Unanswered(refusal.error)),
     };
-    let mut body = ResponseBody { response, peer, deadline: &deadline, limits, timers: StreamTimers::new(timeouts) };
+    let mut body = ResponseBody { response, peer, deadline, limits, timers: StreamTimers::new(timeouts) };
     body.read(decoder, on_delta).await.map_err(ExchangeError::Interrupted)
 }
 
@@ -164,8 +168,8 @@ pub(crate) enum ExchangeError {
 pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMap) -> Result<Vec<u8>, ModelError> {
     let endpoint = Endpoint::new(http, url)
         .map_err(|why| ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") })?;
-    let deadline = Deadline::new(None);
     let until = Instant::now() + LIST_WAIT;
+    let mut deadline = Deadline::new(None);
     let late = || no_response(peer, LIST_WAIT);
     let sending = endpoint.send(http, Method::GET, headers, bytes::Bytes::new());
     let mut response = deadline.until(until, late, sending).await?.map_err(|error| transport(&error, peer))?;
@@ -205,7 +209,7 @@ async fn open(
     http: &Http,
     timeouts: &Timeouts,
     outgoing: &mut OutgoingRequest<'_>,
-    deadline: &Deadline,
+    deadline: &mut Deadline,
 ) -> Result<Response, Refusal> {
     let wait = timeouts.connect + timeouts.headers;
     let (headers, body) = (mem::take(&mut outgoing.headers), mem::take(&mut outgoing.body));
@@ -219,7 +223,7 @@ async fn open(
     Err(Box::pin(refusal(response, timeouts, deadline)).await)
 }
 
-async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> Refusal {
+async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &mut Deadline) -> Refusal {
     let status = response.status.as_u16();
     let mut body = Vec::new();
     let until = Instant::now() + timeouts.headers;
@@ -255,26 +259,30 @@ enum BodyKind {
 struct ResponseBody<'a> {
     response: Response,
     peer: &'a Peer,
-    deadline: &'a Deadline,
+    deadline: Deadline,
     limits: SizeLimits,
     timers: StreamTimers<'a>,
 }
 
 impl ResponseBody<'_> {
     async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
-        let content_type = mem::take(&mut self.response.headers).remove(CONTENT_TYPE);
-        let content_type = content_type.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Headers refer to the memory that the connection reads into, and would keep it from being used again.
+        let headers = mem::take(&mut self.response.headers);
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let declared = declared(content_type);
+        let content_type = if declared.is_some() { String::new() } else { content_type.to_owned() };
+        drop(headers);
         let Some(mut head) = self.next_chunk().await? else {
             return Err(ModelError::Broken { reason: "the response is empty".into() });
         };
         // Some servers send no type or a wrong one, so the first bytes decide.
         let kind = loop {
-            match declared(content_type).map(Ok).or_else(|| sniff(&head)) {
+            match declared.map(Ok).or_else(|| sniff(&head)) {
                 Some(Ok(kind)) => break kind,
-                Some(Err(())) => return Err(not_an_api(content_type, &head)),
+                Some(Err(())) => return Err(not_an_api(&content_type, &head)),
                 None => (),
             }
-            let Some(chunk) = self.next_chunk().await? else { return Err(not_an_api(content_type, &head)) };
+            let Some(chunk) = self.next_chunk().await? else { return Err(not_an_api(&content_type, &head)) };
             head = [head, chunk].concat().into();
         };
         match kind {
@@ -314,7 +322,9 @@ impl ResponseBody<'_> {
             drop(chunk);
             if progress == StreamProgress::Over {
                 // A connection is reused only if its body was read to the end, which follows at once.
-                let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.chunk()).await;
+                if !self.response.has_ended() {
+                    let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.chunk()).await;
+                }
                 return Ok(());
             }
             self.timers.note(progress);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use homing_core::{
     BoxFuture,
     message::{Image, Reply},
@@ -74,6 +74,7 @@ impl NativeModel {
         let endpoint = endpoint.map_err(|reason| bad(RowError::BadUrl { url: url.to_string(), reason }))?;
         headers.insert(HOST, endpoint.host.clone());
         headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(""));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static(""));
         let timeouts = http.timeouts.with_patience(row.patience()).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
@@ -132,6 +133,7 @@ impl NativeModel {
             body.insert_str(1, &sampling::members(&settings));
         }
         let mut headers = self.headers.clone();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         match HeaderValue::from_str(request.key) {
             Ok(value) if !request.key.is_empty() => headers.insert(IDEMPOTENCY_KEY, value),
             Ok(_) | Err(_) => headers.remove(IDEMPOTENCY_KEY),

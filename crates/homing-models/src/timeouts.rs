@@ -1,9 +1,14 @@
 //! The timeouts of a model call: their values, and the timers that enforce them.
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use homing_core::model::{Effort, ModelError};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
     http::Peer,
@@ -106,29 +111,50 @@ impl<'a> StreamTimers<'a> {
     }
 }
 
-/// The time at which the run's limit ends the call.
-pub(crate) struct Deadline(Option<Instant>);
+/// The time at which the run's limit ends the call, and the timer of all its waits, made for the first of them. Moving a timer takes
+/// far less time than making one.
+pub(crate) struct Deadline {
+    end: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
 
 impl Deadline {
     pub(crate) fn new(time_left: Option<Duration>) -> Self {
-        Self(time_left.and_then(|left| Instant::now().checked_add(left)))
+        Self { end: time_left.and_then(|left| Instant::now().checked_add(left)), timer: None }
     }
 
     /// Runs `work` until it is done, until `until`, which fails with `message`, or until the run's time is up. Large futures should be
     /// pinned by the caller, because this one keeps its argument twice.
     pub(crate) async fn until<T>(
-        &self,
+        &mut self,
         until: Instant,
         message: impl FnOnce() -> String,
         work: impl Future<Output = T>,
     ) -> Result<T, ModelError> {
-        let limit = self.0.map_or(until, |end| end.min(until));
-        // With a socket that is always readable, `timeout_at` never polls its timer, so the time is checked here as well.
+        let limit = self.end.map_or(until, |end| end.min(until));
+        // With a socket that is always readable, the timer is never polled, so the time is checked here as well.
         let is_late = Instant::now() >= limit;
-        let done = if is_late { None } else { timeout_at(limit, work).await.ok() };
-        done.ok_or_else(|| match self.0 {
+        let done = if is_late { None } else { self.before(limit, pin!(work)).await };
+        done.ok_or_else(|| match self.end {
             Some(end) if end <= until => ModelError::OutOfTime,
             Some(_) | None => ModelError::Broken { reason: message() },
+        })
+    }
+
+    fn before<T>(
+        &mut self,
+        limit: Instant,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> impl Future<Output = Option<T>> {
+        poll_fn(move |context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(limit)));
+            if timer.deadline() != limit {
+                timer.as_mut().reset(limit);
+            }
+            timer.as_mut().poll(context).map(|()| None)
         })
     }
 }

@@ -117,7 +117,9 @@ impl SpanFold {
             Fact::Replied { reply, first_token_ms } => {
                 return run.replied(record, Ok(reply.clone()), reply.usage, *first_token_ms);
             }
-            Fact::AskFailed { failure, charge } => return run.replied(record, Err(failure.clone()), *charge, None),
+            Fact::AskFailed { failure, charge } => {
+                return run.replied(record, Err(AskFailure::clone(failure)), *charge, None);
+            }
             Fact::Returned { key, result, refused, .. } => return Some(run.returned(record, *key, result, refused)),
             Fact::Ended(_) if run.is_over => (),
             Fact::Ended(ended) => {

@@ -246,7 +246,10 @@ mod tests {
         let mut more = Limits::default();
         more.turns = Cap::At(2);
         let extend = Waiting { at: 3, key: String::new(), request: SegmentRequest::Extend { run: Uuid::nil(), more } };
-        assert_eq!(left(vec![extend.clone()], vec![record(3, Fact::Extended { more })]), Vec::<u64>::new());
+        assert_eq!(
+            left(vec![extend.clone()], vec![record(3, Fact::Extended { more: Box::new(more) })]),
+            Vec::<u64>::new()
+        );
         assert_eq!(left(vec![extend], vec![told(3, "more")]), [3]);
     }
 }

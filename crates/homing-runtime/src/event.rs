@@ -249,7 +249,8 @@ pub(crate) struct TreeRecords {
 
 impl TreeRecords {
     pub(crate) fn new(tree: Uuid, journal: Arc<dyn Journal>) -> Self {
-        let kept = (!journal.stores()).then(Arc::default);
+        // A run with one tool call has eight records.
+        let kept = (!journal.stores()).then(|| Arc::new(Mutex::new(Vec::with_capacity(8))));
         Self { tree, journal, kept }
     }
 

@@ -123,7 +123,7 @@ impl SegmentRequest {
             (Self::Tell { run, from, message }, Fact::Told { from: told_from, message: told }) => {
                 *run == record.run && from == told_from && message == told
             }
-            (Self::Extend { run, more }, Fact::Extended { more: added }) => *run == record.run && more == added,
+            (Self::Extend { run, more }, Fact::Extended { more: added }) => *run == record.run && *more == **added,
             _ => false,
         }
     }

@@ -42,7 +42,7 @@ impl Runtime {
         let (tree, interrupted) = take_over(&self.0, tree, fold, claim).await?;
         let id = tree.id;
         if more != Limits::default() {
-            drop(tree.record(id, Fact::Extended { more }));
+            drop(tree.record(id, Fact::Extended { more: Box::new(more) }));
         }
         self.0.resume_open_runs(&tree, &interrupted);
         Ok(RunHandle::new(self.clone(), tree, id))
@@ -212,5 +212,5 @@ impl Interrupted {
 pub(crate) fn interrupted_ask(charge: Usage) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
     let failure = AskFailure::new(ModelError::Broken { reason }, Charge::Hold);
-    Fact::AskFailed { failure, charge }
+    Fact::AskFailed { failure: Box::new(failure), charge }
 }

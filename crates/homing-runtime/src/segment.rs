@@ -264,7 +264,7 @@ impl Runtime {
         let state = Segment::new(segment, placement, position);
         let tree = live_segment(&self.0, tree, epoch, fold, state);
         if had_ended && !is_over {
-            drop(tree.record(segment, Fact::Extended { more }));
+            drop(tree.record(segment, Fact::Extended { more: Box::new(more) }));
         }
         match crashes {
             Some(times) if !is_over => end_crashed(&tree, segment, times).await?,

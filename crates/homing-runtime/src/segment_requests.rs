@@ -43,7 +43,7 @@ impl Runtime {
             }
             SegmentRequest::Extend { run, more } => {
                 let is_open = |fold: &RunTree| fold.get(run).is_some_and(|run| run.ended.is_none());
-                let extended = Fact::Extended { more };
+                let extended = Fact::Extended { more: Box::new(more) };
                 let _ = tree.record_if(run, |fold| if is_open(fold) { Ok(extended) } else { Err(()) });
             }
         }

@@ -335,7 +335,7 @@ fn sums_show_estimates_apart_from_measured_usage() {
     let error = ModelError::Broken { reason: "the process died".to_owned() };
     let charge = Usage::default().input(50).output(100).cost_micros(7).estimated(true);
     let failure = AskFailure::new(error, Charge::Hold);
-    for fact in [asked(), Fact::AskFailed { failure, charge }] {
+    for fact in [asked(), Fact::AskFailed { failure: Box::new(failure), charge }] {
         writer.write(&*journal, fact).unwrap();
     }
     let sum = journal.sum_by(&SumBy::Agent, None, None).unwrap()[0].usage;

@@ -1,7 +1,7 @@
 //! Models by name: those of available providers and those of the host.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -57,7 +57,10 @@ pub struct Catalog {
     providers: Providers,
     options: ModelOptions,
     own: BTreeMap<String, Arc<dyn Model>>,
-    created: Mutex<HashMap<String, Arc<dyn Model>>>,
+    /// Few models, which every call looks up: comparing their names takes less time than a hash.
+    created: Mutex<BTreeMap<String, Arc<dyn Model>>>,
+    /// The name of the default and the model that it means, once that is known.
+    meaning_of_default: Mutex<Option<(String, String)>>,
     fallback: OnceLock<String>,
     /// The first model that the default provider's own server offers, and why it was chosen.
     served: OnceLock<(String, String)>,
@@ -72,7 +75,9 @@ impl std::fmt::Debug for Catalog {
 impl Catalog {
     /// Creates a catalog of the models of `providers` and of the host's own models.
     pub fn new(providers: Providers, options: ModelOptions, own: BTreeMap<String, Arc<dyn Model>>) -> Self {
-        Self { providers, options, own, created: Mutex::default(), fallback: OnceLock::new(), served: OnceLock::new() }
+        let (created, meaning_of_default) = (Mutex::default(), Mutex::default());
+        let (fallback, served) = (OnceLock::new(), OnceLock::new());
+        Self { providers, options, own, created, meaning_of_default, fallback, served }
     }
 
     /// The providers.
@@ -124,8 +129,15 @@ impl Catalog {
             if self.own.contains_key(&name) {
                 return name;
             }
+            let mut known = self.meaning_of_default.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, model)) = known.as_ref().filter(|(known, _)| *known == name) {
+                return model.clone();
+            }
             let resolved = resolver.resolve(&ModelChoice::Exact(name.clone()), None).ok();
-            resolved.and_then(|resolved| resolved.names.into_iter().next()).unwrap_or(name)
+            match resolved.and_then(|resolved| resolved.names.into_iter().next()) {
+                Some(model) => known.insert((name, model)).1.clone(),
+                None => name,
+            }
         });
         resolver
     }

@@ -134,13 +134,19 @@ impl GenaiCall {
         ReplyBuilder { origin, max_output, ..ReplyBuilder::default() }
     }
 
-    async fn stream(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
+    async fn stream(
+        mut self,
+        chat: ChatRequest,
+        options: ChatOptions,
+        on_delta: OnDelta<'_>,
+    ) -> Result<Reply, AskFailure> {
         let frames = Arc::new(Mutex::new(RawFrames::default()));
         let sink = frames.clone();
         let options = options.with_raw_frame_fn(move |_, frame| {
             sink.lock().unwrap_or_else(PoisonError::into_inner).note(frame.data);
         });
-        let mut timers = StreamTimers::new(&self.timeouts);
+        let timeouts = self.timeouts;
+        let mut timers = StreamTimers::new(&timeouts);
         timers.until += self.timeouts.connect + self.timeouts.headers;
         let opening = self.client.exec_chat_stream(self.model.clone(), chat, Some(&options));
         let wait = self.timeouts.connect + self.timeouts.headers + self.timeouts.first_content;
@@ -162,7 +168,7 @@ impl GenaiCall {
 
     /// Reads the stream to its end. A stream without an end event is cut, even if `genai` accepts it.
     async fn read(
-        &self,
+        &mut self,
         stream: &mut ChatStream,
         timers: &mut StreamTimers<'_>,
         draft: &mut ReplyBuilder,
@@ -196,7 +202,12 @@ impl GenaiCall {
     }
 
     /// Asks for a whole response, for servers that cannot stream.
-    async fn whole(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
+    async fn whole(
+        mut self,
+        chat: ChatRequest,
+        options: ChatOptions,
+        on_delta: OnDelta<'_>,
+    ) -> Result<Reply, AskFailure> {
         let options = options.with_capture_raw_body(true);
         let wait = self.timeouts.connect + self.timeouts.headers;
         let until = Instant::now() + wait;

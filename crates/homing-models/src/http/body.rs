@@ -8,10 +8,14 @@ use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_ENCODING, TRANSFER_ENCODING},
 };
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, client::conn::http1};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 
-use super::{TransportError, pool::Origin};
+use super::{
+    TransportError,
+    http1::{Http1Connection, at_once},
+    pool::Origin,
+};
 
 /// Compressed bytes that are decompressed at once. They become at most about a thousand times as many.
 const COMPRESSED_PIECE: usize = 4 * 1024;
@@ -23,18 +27,20 @@ pub(crate) struct Response {
     body: Incoming,
     gzip: Option<Box<Gunzip>>,
     /// The connection, which can be used again once the body was read to its end.
-    connection: Option<(Arc<Origin>, http1::SendRequest<Full<Bytes>>)>,
+    connection: Option<(Arc<Origin>, Http1Connection)>,
 }
 
 impl Response {
-    pub(crate) fn new(
-        response: http::Response<Incoming>,
-        connection: Option<(Arc<Origin>, http1::SendRequest<Full<Bytes>>)>,
-    ) -> Self {
+    pub(crate) fn new(response: http::Response<Incoming>, connection: Option<(Arc<Origin>, Http1Connection)>) -> Self {
         let (head, body) = response.into_parts();
         let is_gzip = |name| head.headers.get(name).is_some_and(|value| value.as_bytes().starts_with(b"gzip"));
         let gzip = (is_gzip(CONTENT_ENCODING) || is_gzip(TRANSFER_ENCODING)).then(Box::default);
         Self { status: head.status, headers: head.headers, body, gzip, connection }
+    }
+
+    /// Returns whether the body ends with what has already arrived. Its connection is then kept.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        at_once(self.chunk()).is_some()
     }
 
     /// The next bytes of the body; `None` at its end.
@@ -43,9 +49,13 @@ impl Response {
             if let Some(piece) = self.gzip.as_mut().map_or(Ok(None), |gzip| gzip.next())? {
                 return Ok(Some(piece));
             }
-            let Some(frame) = self.body.frame().await else {
-                if let Some((origin, sender)) = self.connection.take() {
-                    origin.keep(sender);
+            let frame = match &mut self.connection {
+                Some((_, connection)) => connection.receive(self.body.frame()).await,
+                None => self.body.frame().await,
+            };
+            let Some(frame) = frame else {
+                if let Some((origin, connection)) = self.connection.take() {
+                    origin.keep(connection);
                 }
                 return self.gzip.take().map_or(Ok(None), |gzip| gzip.finish());
             };

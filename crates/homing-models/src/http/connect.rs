@@ -2,10 +2,10 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use crate::url::Url;
+use crate::{timeouts::Timeouts, url::Url};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, uri::Scheme};
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http2;
 use hyper_util::{
     client::legacy::connect::{HttpConnector, proxy::Tunnel},
     rt::{TokioExecutor, TokioIo},
@@ -17,7 +17,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, crypto::aws_lc_rs, pki_types::ServerName},
 };
 
-use super::{Http, TransportError, pool::Connection};
+use super::{Http, TransportError, http1::Http1Connection, pool::Connection};
 
 /// Time without traffic after which a connection is probed, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -67,6 +67,18 @@ pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
+/// Opens TCP connections.
+pub(crate) fn tcp_connector(timeouts: &Timeouts) -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(timeouts.connect));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE));
+    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    connector
+}
+
 /// Opens a connection to `origin`, within the time for it.
 pub(crate) async fn connect(http: &Http, origin: &Uri) -> Result<Connection, TransportError> {
     let limit = http.timeouts.connect;
@@ -104,13 +116,7 @@ async fn over_tls(http: &Http, origin: &Uri, stream: TcpStream) -> Result<Connec
 
 async fn open_tcp(http: &Http, origin: &Uri, is_tls: bool) -> Result<TcpStream, TransportError> {
     use tower_service::Service as _;
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(http.timeouts.connect));
-    connector.set_keepalive(Some(KEEPALIVE));
-    connector.set_keepalive_interval(Some(KEEPALIVE));
-    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    let mut connector = http.connector.clone();
     let stream = match &http.proxy()? {
         None => connector.call(origin.clone()).await.map_err(TransportError::connect)?,
         Some(proxy) if is_tls => {
@@ -129,7 +135,6 @@ async fn open_tcp(http: &Http, origin: &Uri, is_tls: bool) -> Result<TcpStream, 
 async fn http1_over(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Connection, TransportError> {
-    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(TransportError::connect)?;
-    drop(tokio::spawn(connection));
-    Ok(Connection::Http1(sender))
+    let connection = Http1Connection::new(TokioIo::new(stream)).await.map_err(TransportError::connect)?;
+    Ok(Connection::Http1(connection))
 }

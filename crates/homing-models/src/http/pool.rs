@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -10,19 +10,16 @@ use crate::url::Url;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, header::HOST, header::PROXY_AUTHORIZATION};
 use http_body_util::Full;
-use hyper::{
-    body::Incoming,
-    client::conn::{http1, http2},
-};
+use hyper::{body::Incoming, client::conn::http2};
 
-use super::{Http, TransportError, body::Response, connect};
+use super::{Http, TransportError, body::Response, connect, http1::Http1Connection};
 
 /// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(90);
 
 /// A connection on which a request can be sent.
 pub(crate) enum Connection {
-    Http1(http1::SendRequest<Full<Bytes>>),
+    Http1(Http1Connection),
     /// Carries any number of requests at once.
     Http2(http2::SendRequest<Full<Bytes>>),
 }
@@ -42,7 +39,9 @@ pub(crate) struct Origin {
 #[derive(Default)]
 struct Open {
     /// Connections without a request, the one that was used last at the end.
-    idle: VecDeque<(http1::SendRequest<Full<Bytes>>, Instant)>,
+    idle: VecDeque<(Http1Connection, Instant)>,
+    /// A task closes the idle ones after their time.
+    is_watched: bool,
     shared: Option<http2::SendRequest<Full<Bytes>>>,
 }
 
@@ -89,7 +88,7 @@ impl Endpoint {
             let Lease { mut connection, is_reused } = self.origin.lease(http).await?;
             self.address(http, &mut request, &connection)?;
             let sent = match &mut connection {
-                Connection::Http1(sender) => sender.try_send_request(request).await,
+                Connection::Http1(connection) => connection.send(request).await,
                 Connection::Http2(sender) => sender.try_send_request(request).await,
             };
             match sent {
@@ -114,7 +113,9 @@ impl Endpoint {
             request.headers_mut().remove(HOST);
             return Ok(());
         }
-        request.headers_mut().insert(HOST, self.host.clone());
+        if !request.headers().contains_key(HOST) {
+            request.headers_mut().insert(HOST, self.host.clone());
+        }
         *request.uri_mut() = self.relative.clone();
         let is_plain = self.absolute.scheme_str() == Some("http");
         if let Some(proxy) = http.proxy()?.as_ref().filter(|_| is_plain) {
@@ -128,7 +129,7 @@ impl Endpoint {
 
     fn response(&self, response: http::Response<Incoming>, connection: Connection) -> Response {
         let kept = match connection {
-            Connection::Http1(sender) => Some((self.origin.clone(), sender)),
+            Connection::Http1(connection) => Some((self.origin.clone(), connection)),
             Connection::Http2(_) => None,
         };
         Response::new(response, kept)
@@ -157,7 +158,7 @@ impl Origin {
         Ok(Lease { connection, is_reused: false })
     }
 
-    /// Takes an open connection that can carry a request at once.
+    /// Takes an open connection. The server may have closed it, which is noticed before anything is sent on it.
     fn take(&self) -> Option<Connection> {
         let mut open = self.lock();
         if let Some(shared) = &open.shared {
@@ -166,32 +167,54 @@ impl Origin {
             }
             open.shared = None;
         }
-        let mut at = open.idle.len();
-        while at > 0 {
-            at -= 1;
-            let (sender, since) = &open.idle[at];
-            if sender.is_closed() || since.elapsed() > IDLE {
-                open.idle.remove(at);
-            } else if sender.is_ready() {
-                return open.idle.remove(at).map(|(sender, _)| Connection::Http1(sender));
-            }
+        let (connection, since) = open.idle.pop_back()?;
+        if since.elapsed() > IDLE {
+            // The others were used even earlier.
+            open.idle.clear();
+            return None;
         }
-        None
+        Some(Connection::Http1(connection))
     }
 
     /// Keeps a connection whose response was read to the end.
-    pub(crate) fn keep(&self, sender: http1::SendRequest<Full<Bytes>>) {
-        if sender.is_closed() {
+    pub(crate) fn keep(self: &Arc<Self>, connection: Http1Connection) {
+        if !connection.is_ready() {
             return;
         }
-        let (mut open, now) = (self.lock(), Instant::now());
-        while open.idle.front().is_some_and(|(sender, since)| sender.is_closed() || now - *since > IDLE) {
-            open.idle.pop_front();
+        let mut open = self.lock();
+        open.idle.push_back((connection, Instant::now()));
+        if !std::mem::replace(&mut open.is_watched, true) {
+            drop(tokio::spawn(close_unused(Watch(Arc::downgrade(self)))));
         }
-        open.idle.push_back((sender, now));
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that closes connections that no further call uses. It may also end with its runtime, before the connections.
+struct Watch(Weak<Origin>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(origin) = self.0.upgrade() {
+            origin.lock().is_watched = false;
+        }
+    }
+}
+
+/// Closes connections after their time, until there are none.
+async fn close_unused(watch: Watch) {
+    loop {
+        tokio::time::sleep(IDLE).await;
+        let Some(origin) = watch.0.upgrade() else { return };
+        let mut open = origin.lock();
+        while open.idle.front().is_some_and(|(_, since)| since.elapsed() > IDLE) {
+            open.idle.pop_front();
+        }
+        if open.idle.is_empty() {
+            return;
+        }
     }
 }

@@ -37,11 +37,11 @@ pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<Co
 
 /// The letters of an id that every provider accepts.
 fn allowed(id: &str) -> Cow<'_, str> {
-    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    if id.len() <= 64 && id.chars().all(is_allowed) {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if id.len() <= 64 && id.bytes().all(is_allowed) {
         return Cow::Borrowed(id);
     }
-    Cow::Owned(id.chars().filter(|letter| is_allowed(*letter)).take(64).collect())
+    Cow::Owned(id.bytes().filter(|byte| is_allowed(*byte)).take(64).map(char::from).collect())
 }
 
 /// The ids of calls and of their results, which are the same. Those of a reply are computed once for it and all of its results,

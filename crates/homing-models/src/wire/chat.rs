@@ -128,7 +128,8 @@ fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
 
 fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
-    let _ = write!(out, ",\"{limit}\":{}", request.max_output);
+    out.extend([",\"", limit, "\":"]);
+    let _ = write!(out, "{}", request.max_output);
     if let Some(milli) = request.temperature_milli.filter(|_| !has_fixed_sampling(model, quirks)) {
         let _ = write!(out, ",\"temperature\":{}", f64::from(milli) / 1_000.0);
     }

@@ -28,8 +28,8 @@ use crate::{
 /// Decodes chat completion chunks into a reply.
 pub(crate) struct ChatDecoder {
     pub(crate) draft: ReplyBuilder,
-    /// Calls in order of appearance: the server's index, the server's id, our block.
-    calls: Vec<(Option<u64>, String, usize)>,
+    /// Calls in order of appearance: the server's index, our block.
+    calls: Vec<(Option<u64>, usize)>,
     /// Reasoning details that are returned unchanged, by their index.
     details: Vec<Value>,
     /// The beginning of the events so far.
@@ -109,7 +109,7 @@ impl ChatDecoder {
             self.draft.model = chunk.model.filter(|name| !name.is_empty()).map(str::to_owned);
         }
         if let Some(usage) = chunk.usage {
-            self.draft.usage = Some(usage::of_chat_text(usage));
+            self.draft.usage = Some(usage.usage());
         }
         // Content after the end is not part of the reply.
         if self.draft.stop.is_some() {
@@ -359,7 +359,7 @@ impl ChatDecoder {
                 }
                 let block = ReplyBlock::Call { id: id.to_owned(), name: name.to_owned(), args: more.into_owned() };
                 let at = self.draft.open(block)?;
-                self.calls.push((index, id.to_owned(), at));
+                self.calls.push((index, at));
                 Ok(StreamProgress::Content)
             }
         }
@@ -368,16 +368,21 @@ impl ChatDecoder {
     /// The call that a delta belongs to. Some servers give every call the index 0 and distinguish them by id; some give
     /// neither and send each call whole, with its name.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let id_of = |at: usize| match &self.draft.blocks[at] {
+            ReplyBlock::Call { id, .. } => id.as_str(),
+            ReplyBlock::Text(_) | ReplyBlock::Thinking(..) | ReplyBlock::Opaque(..) | ReplyBlock::Skipped => "",
+        };
         let mut known = self.calls.iter().rev();
         let found = match index {
-            Some(_) => known.find(|(known, _, _)| *known == index),
-            None if !id.is_empty() => known.find(|(_, known, _)| known == id),
+            Some(_) => known.find(|(known, _)| *known == index),
+            None if !id.is_empty() => known.find(|(_, at)| id_of(*at) == id),
             None if name.is_empty() => known.next(),
             None => None,
         };
-        let (_, known_id, at) = found?;
+        let (_, at) = *found?;
+        let known_id = id_of(at);
         let starts_anew = !id.is_empty() && !known_id.is_empty() && id != known_id && !name.is_empty();
-        (!starts_anew).then_some(*at)
+        (!starts_anew).then_some(at)
     }
 
     fn take_details(&mut self, details: Vec<Value>) {

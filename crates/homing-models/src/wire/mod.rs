@@ -260,7 +260,8 @@ fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(u
 /// Some servers parse the arguments again, so malformed ones are wrapped in valid JSON.
 fn arguments(args: &Args) -> String {
     match args {
-        Args::Json(value) => value.to_string(),
+        // Faster than `to_string`, which goes through a formatter.
+        Args::Json(value) => serde_json::to_string(value).unwrap_or_default(),
         Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
     }
 }

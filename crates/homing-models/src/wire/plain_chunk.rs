@@ -2,16 +2,19 @@
 //! It scans an event once and allocates nothing. Whatever it does not recognise, or finds malformed, is left to the complete types
 //! in `chat_chunk`, so it never decides that an event is wrong.
 
+use homing_core::message::Usage;
+
 use super::{
     json_scanner::{JsonText, Scanner},
     reasoning::FIELDS,
+    usage,
 };
 
 /// The parts of a chunk that matter.
 #[derive(Default)]
 pub(super) struct PlainChunk<'a> {
     pub(super) model: Option<&'a str>,
-    pub(super) usage: Option<&'a str>,
+    pub(super) usage: Option<ChunkUsage<'a>>,
     pub(super) content: Option<JsonText<'a>>,
     /// The reasoning, with the name of its field.
     pub(super) reasoning: Option<(&'static str, JsonText<'a>)>,
@@ -19,6 +22,34 @@ pub(super) struct PlainChunk<'a> {
     pub(super) finish_reason: Option<&'a str>,
     /// The end of the members before the choices, if only the model matters of them, and the keys that they have.
     head: Option<(usize, Seen)>,
+}
+
+/// The usage in a chunk.
+#[derive(Debug, PartialEq)]
+pub(super) enum ChunkUsage<'a> {
+    Read(Usage),
+    /// An object of another form.
+    Json(&'a str),
+}
+
+impl<'a> ChunkUsage<'a> {
+    /// Reads an object or `null`.
+    fn read(scan: &mut Scanner<'a>) -> Option<Option<Self>> {
+        let start = scan.at;
+        if let Some(usage) = usage::scan_chat(scan) {
+            return Some(Some(Self::Read(usage)));
+        }
+        scan.at = start;
+        Some(scan.object_or_null()?.map(Self::Json))
+    }
+
+    /// The usage.
+    pub(super) fn usage(self) -> Usage {
+        match self {
+            Self::Read(usage) => usage,
+            Self::Json(json) => usage::of_chat_text(json),
+        }
+    }
 }
 
 /// A piece of a call.
@@ -54,7 +85,7 @@ impl<'a> PlainChunk<'a> {
             }
             "usage" => {
                 seen.first(2)?;
-                scan.object_or_null().map(|usage| chunk.usage = usage)
+                ChunkUsage::read(scan).map(|usage| chunk.usage = usage)
             }
             "object" => {
                 seen.first(3)?;
@@ -278,7 +309,10 @@ mod tests {
         assert_eq!(&*known.text, r#"{"id":"c","model":"m", "#);
         let last = r#"{"id":"c","model":"m", "choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"a":1}}"#;
         let chunk = PlainChunk::read(last, Some(&known)).unwrap();
-        assert_eq!((chunk.model, chunk.finish_reason, chunk.usage), (None, Some("stop"), Some(r#"{"a":1}"#)));
+        assert_eq!(
+            (chunk.model, chunk.finish_reason, chunk.usage),
+            (None, Some("stop"), Some(ChunkUsage::Json(r#"{"a":1}"#)))
+        );
         let other = PlainChunk::read(r#"{"id":"d","model":"n","choices":[]}"#, Some(&known)).unwrap();
         assert_eq!(other.model, Some("n"));
         for wrong in [r#"{"id":"c","model":"m", }"#, r#"{"id":"c","model":"m", "choices":[],"model":"n"}"#] {

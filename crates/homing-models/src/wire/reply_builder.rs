@@ -204,7 +204,9 @@ pub(crate) fn cut_stream() -> ModelError {
 
 /// The progress of `text`. Whitespace does not count, so that a stream of nothing else times out.
 pub(crate) fn progress(text: &str) -> StreamProgress {
-    if text.trim().is_empty() { StreamProgress::None } else { StreamProgress::Content }
+    // Most pieces have a letter at the beginning or after a space.
+    let has_content = text.chars().any(|letter| !letter.is_whitespace());
+    if has_content { StreamProgress::Content } else { StreamProgress::None }
 }
 
 /// The parts of a reply, and the tool whose call the output limit cut.

@@ -128,6 +128,21 @@ async fn connection_that_the_server_closed_is_replaced() {
 }
 
 #[tokio::test]
+async fn reply_in_very_many_chunks_is_read_to_its_end() {
+    let chunk = |event: &str| format!("{:x}\r\n{event}\r\n", event.len());
+    let piece = chunk("data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let response = format!("{head}{}{}0\r\n\r\n", piece.repeat(2_000), chunk(EVENTS));
+    let server = Server::default();
+    let address = server.start(response.into_bytes(), usize::MAX).await;
+    let model = model(&format!("http://{address}"), "chat", patient());
+    for _ in 0..2 {
+        assert_eq!(ask(&*model).await.reply().text(), "a".repeat(2_000) + "Hi");
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn compressed_stream_is_read() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(EVENTS.as_bytes()).unwrap();

@@ -128,11 +128,10 @@ impl ActiveRun {
 
     /// The position of a call in a distributed trace; `None` if nothing is traced.
     fn trace_context(&self, key: CallKey) -> Option<TraceContext> {
-        let span = SpanId::of_call(key);
         let sent = self.tree.read(|tree| TraceContext::of_tags(&tree.root()?.spawned.tags));
         match (self.config().exports_spans, sent) {
-            (true, Some(context)) => Some(context.at(span)),
-            (true, None) => Some(TraceContext::of_tree(self.tree.id, span)),
+            (true, Some(context)) => Some(context.at(SpanId::of_call(key))),
+            (true, None) => Some(TraceContext::of_tree(self.tree.id, SpanId::of_call(key))),
             (false, sent) => sent,
         }
     }

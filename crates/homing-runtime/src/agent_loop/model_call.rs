@@ -5,7 +5,6 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     future::Future,
-    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +21,7 @@ use homing_core::{
     run::{Run, Step, lacks_answer},
     tool_names,
 };
-use tokio::sync::OwnedMutexGuard;
+use tokio::{sync::OwnedMutexGuard, time::Instant};
 use uuid::Uuid;
 
 use crate::{
@@ -33,7 +32,7 @@ use crate::{
     event::TransientKind,
     journal::LiveMark,
     ledger::{Reservations, ReserveResult, ReservedCall},
-    scheduler::{CallSlots, Scheduler, rate_limit::RateLimiter},
+    scheduler::{CallSlots, Scheduler, Tick, rate_limit::RateLimiter},
 };
 
 /// Time after which a call that waits for budget is checked again.
@@ -74,6 +73,7 @@ impl ModelCalls {
         if let Some(step) = self.land_if_time_is_short(purpose) {
             return Ok(Reserved::Instead(step));
         }
+        let mut checked = Instant::now();
         let model = self.choose_model(purpose)?;
         self.scheduler.back_off().await?;
         let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
@@ -85,46 +85,62 @@ impl ModelCalls {
         let (mut wait, mut admission) = (BudgetWait::new(&self.run), None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
-            if let Some(step) = self.land_if_time_is_short(purpose) {
-                return Ok(Reserved::Instead(step));
+            // Usually nothing was waited for since the last check.
+            if checked.elapsed() >= Duration::from_millis(1) {
+                if let Some(step) = self.land_if_time_is_short(purpose) {
+                    return Ok(Reserved::Instead(step));
+                }
+                checked = Instant::now();
             }
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
             let settlement = self.reservations.next_settlement();
             tokio::pin!(settlement);
             settlement.as_mut().enable();
             request = self.fit_to_budget(request, purpose, nudge);
-            if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
-                match self.queue_to_start().filter(|_| admission.is_none()) {
-                    Some(turn) => admission = Box::pin(self.wait_to_start(turn, &mut wait)).await?,
-                    None => Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?,
-                }
-                continue;
+            // With free slots nothing is waited for, so the check that the record of the call makes is enough.
+            let mut slots =
+                if self.reservations.is_alone() { self.scheduler.free_call_slots(&rate_limiter) } else { None };
+            if slots.is_none() && !matches!(self.reservations.fit(request.size, &request.rates), Fit::Later) {
+                drop(admission.take());
+                slots = Some(self.scheduler.call_slots(&rate_limiter).await?);
             }
-            drop(admission.take());
-            let slots = self.scheduler.call_slots(&rate_limiter).await?;
             if self.scheduler.provider_pause(&rate_limiter).is_some() {
                 continue;
             }
-            let key = self.run.read(call_key);
-            let ask = |max_output, hold, landing| Asked {
-                max_output,
-                hold,
-                landing,
-                ..request.asked(purpose.clone(), nudge.map(str::to_owned))
-            };
-            match self.reservations.reserve(request.size, &request.rates, ask).await? {
-                ReserveResult::Reserved(reserved) => {
-                    let streamed = Streamed::new();
-                    let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
-                    return Ok(Reserved::Permitted(permit));
-                }
-                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(purpose, &request, hit))),
-                ReserveResult::Later => {
-                    drop(slots);
-                    Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?;
+            if let Some(slots) = slots {
+                match self.record_ask(&request, purpose, nudge).await? {
+                    ReserveResult::Reserved(reserved) => {
+                        let (key, streamed) = (self.run.read(call_key), Streamed::new());
+                        let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
+                        return Ok(Reserved::Permitted(permit));
+                    }
+                    ReserveResult::Full(hit) => {
+                        return Ok(Reserved::Instead(self.land_or_stop(purpose, &request, hit)));
+                    }
+                    ReserveResult::Later => (),
                 }
             }
+            match self.queue_to_start().filter(|_| admission.is_none()) {
+                Some(turn) => admission = Box::pin(self.wait_to_start(turn, &mut wait)).await?,
+                None => Box::pin(self.wait_for_budget(settlement, purpose, &mut wait)).await?,
+            }
         }
+    }
+
+    /// Reserves the worst case of a request, and records that the model is asked.
+    fn record_ask(
+        &self,
+        request: &PreparedRequest,
+        purpose: &Purpose,
+        nudge: Option<&str>,
+    ) -> impl Future<Output = Result<ReserveResult, Interrupt>> {
+        let ask = move |max_output, hold, landing| Asked {
+            max_output,
+            hold,
+            landing,
+            ..request.asked(purpose.clone(), nudge.map(str::to_owned))
+        };
+        self.reservations.reserve(request.size, &request.rates, ask)
     }
 
     /// Chooses the output of the call, and for a landing its input as well, by the budget that is left now. It changes while
@@ -187,6 +203,7 @@ impl ModelCalls {
             let forced = forces_answer(run, &reserved.asked.purpose);
             (run.spawned.agent.clone(), run.limits.turns.value() == Some(1), forced)
         });
+        let limit = self.scheduler.working_time_left();
         let model_request = ModelRequest::new(
             &request.system,
             &request.messages,
@@ -202,7 +219,7 @@ impl ModelCalls {
         .effort(agent.model.effort)
         .temperature_milli(agent.model.temperature_milli)
         .sampling(&agent.model.sampling)
-        .time_left(self.scheduler.time_to_work());
+        .time_left(limit.as_ref().map(|(left, _)| Duration::from_millis(*left)));
         let (arriving, has_begun) = (Mutex::new(ArrivingReply::new(&self.run)), AtomicBool::new(false));
         let on_delta = |delta: Delta<'_>| {
             if !has_begun.swap(true, Ordering::Relaxed) {
@@ -212,28 +229,20 @@ impl ModelCalls {
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
         let reply = request.model.reply(model_request, &on_delta);
-        let reply = self.scheduler.working(pin!(self.marking(permit, reply))).await;
+        // How much of the reply has arrived is stored once a second, so that a crash is charged by it. Deltas only count.
+        let mark = || {
+            permit.streamed.set_marked();
+            self.run.mark(Some(LiveMark::Arriving(permit.streamed.progress())));
+        };
+        let reply = if request.model.card().is_program() {
+            self.scheduler.working(reply).await
+        } else {
+            self.scheduler.working_with(Tick { limit, every: MARK_EVERY, call: &mark }, reply).await
+        };
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         let reply =
             reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)));
         reply.map_err(charge_timeout)
-    }
-
-    /// Stores once a second how much of the reply has arrived, so that a crash is charged by it. Deltas only count.
-    async fn marking<T>(&self, permit: &CallPermit, reply: impl Future<Output = T>) -> T {
-        if permit.request.model.card().is_program() {
-            return reply.await;
-        }
-        tokio::pin!(reply);
-        loop {
-            match tokio::time::timeout(MARK_EVERY, &mut reply).await {
-                Ok(reply) => return reply,
-                Err(_) => {
-                    permit.streamed.set_marked();
-                    self.run.mark(Some(LiveMark::Arriving(permit.streamed.progress())));
-                }
-            }
-        }
     }
 
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
@@ -380,7 +389,8 @@ fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> Tran
 fn call_key(run: &Run) -> String {
     let mut key = String::with_capacity(48);
     key.push_str(run.id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
-    let _ = write!(key, ":{}", run.own.turns + 1);
+    key.push(':');
+    let _ = write!(key, "{}", run.own.turns + 1);
     key
 }
 

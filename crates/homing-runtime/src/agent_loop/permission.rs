@@ -212,8 +212,9 @@ impl CallPermissions {
         text.push_str(&call_text::indented(task));
         let exact = Rule::exactly(tool_names::DELEGATE, &subjects);
         let allow = exact.clone();
-        let host = ToolHost::new(&self.run, None, &json!({"agent": agent, "task": task}));
-        let question = Question::new(text, key).rule(rule).exact(exact);
+        let host = ToolHost::new(&self.run, None, None);
+        let args_hash = tool_host::args_hash(&json!({"agent": agent, "task": task}));
+        let question = Question::new(text, key).rule(rule).exact(exact).args_hash(args_hash);
         self.request_approval(&host, question, &allow).await
     }
 

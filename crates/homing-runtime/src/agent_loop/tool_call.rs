@@ -125,7 +125,7 @@ impl ToolCalls {
         if state.begun == Some(Replay::Unsafe) {
             return Err(RefusedCall::outcome_unknown(name).into());
         }
-        let host = Arc::new(ToolHost::new(&self.run, Some(slot.clone()), &args));
+        let host = Arc::new(ToolHost::new(&self.run, Some(slot.clone()), Some(state.call.clone())));
         let context = self.run.tool_context(state.key, host.clone());
         let PermittedCall { args, by, notes } = self.permissions.check(&*tool, &context, args).await?;
         let hooked = self.run.runtime.parts.hooks.as_ref().map(|hooks| (hooks, args.clone()));
@@ -161,7 +161,7 @@ impl ToolCalls {
         let done = match done {
             Ok(Some(done)) => done,
             Ok(None) | Err(_) => {
-                host.stop.cancel();
+                host.stop().cancel();
                 match tokio::time::timeout(self.run.config().grace, work).await {
                     Ok(done) => done,
                     Err(_) => return Ok(ToolOutput::error("stopped before it answered")),
@@ -226,7 +226,7 @@ impl ToolCalls {
         let _slot = self.scheduler.run_slot().await?;
         let output = match self.recorder.begin(&state, "bash", &args, Replay::Safe, "until".to_owned()).await {
             Ok(()) => {
-                let host = Arc::new(ToolHost::new(&self.run, None, &args));
+                let host = Arc::new(ToolHost::new(&self.run, None, Some(state.call.clone())));
                 let context = self.run.tool_context(key, host.clone());
                 self.execute(&*tool, &context, args, &host).await?
             }

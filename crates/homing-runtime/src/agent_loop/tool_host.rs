@@ -1,15 +1,18 @@
 //! The runtime's side of a tool call: cancellation, progress, and questions to the user.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use homing_core::{
     BoxFuture,
     fact::Fact,
-    message::json_hash,
+    message::{Args, ToolCall, json_hash},
     question::{Answer, Question, QuestionId},
     tool::CallHost,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -29,27 +32,36 @@ pub(crate) struct ToolHost {
     live_run: Arc<LiveRun>,
     /// The slot of the call, which is given back while it waits for the user.
     slot: Option<Arc<CallSlot>>,
-    /// Fingerprint of the arguments, for questions of the tool itself.
-    args_hash: u64,
-    pub(crate) stop: CancellationToken,
+    /// The call, by whose arguments questions of the tool itself are told apart.
+    call: Option<Arc<ToolCall>>,
+    /// Cancelled when the call must end; made when it is first needed, because most calls end before.
+    stop: OnceLock<CancellationToken>,
 }
 
 impl ToolHost {
-    pub(crate) fn new(run: &ActiveRun, slot: Option<Arc<CallSlot>>, args: &Value) -> Self {
+    pub(crate) fn new(run: &ActiveRun, slot: Option<Arc<CallSlot>>, call: Option<Arc<ToolCall>>) -> Self {
         Self {
             runtime: run.runtime.clone(),
             tree: run.tree.clone(),
             live_run: run.live_run.clone(),
             slot,
-            args_hash: args_hash(args),
-            stop: run.live_run.stop.child_token(),
+            call,
+            stop: OnceLock::new(),
         }
+    }
+
+    /// Cancelled when the call must end: the run stops or lands.
+    pub(crate) fn stop(&self) -> &CancellationToken {
+        self.stop.get_or_init(|| self.live_run.stop.child_token())
     }
 
     /// Asks the user, and waits for the answer in the way that the host has chosen.
     async fn ask_user(&self, mut question: Question) -> Answer {
         if question.args_hash == 0 {
-            question.args_hash = self.args_hash;
+            question.args_hash = match self.call.as_ref().map(|call| &call.args) {
+                Some(Args::Json(args @ Value::Object(_))) => args_hash(args),
+                Some(Args::Json(_) | Args::Malformed(_)) | None => args_hash(&json!({})),
+            };
         }
         if question.call.is_unknown() {
             let call = self.tree.read_run(self.live_run.run, |run| run.questions().call(question.key));
@@ -76,7 +88,7 @@ impl ToolHost {
         }
         let answer = tokio::select! {
             biased;
-            () = self.stop.cancelled() => Answer::Unavailable,
+            () = self.stop().cancelled() => Answer::Unavailable,
             answer = self.answered(id) => answer,
             answer = self.ask_handler(handler, question) => self.record(id, answer),
         };
@@ -127,7 +139,7 @@ pub(crate) fn args_hash(args: &Value) -> u64 {
 
 impl CallHost for ToolHost {
     fn cancelled(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop.cancelled())
+        Box::pin(self.stop().cancelled())
     }
 
     fn progress(&self, text: &str) {

@@ -50,7 +50,8 @@ impl Delegation {
         let parts = &self.run.runtime.parts;
         let unknown = || RefusedCall::mistake("there is no such skill");
         let (card, tool) = (self.forked_skill(state).ok_or_else(unknown)?, self.run.runtime.tool(tool_names::SKILL));
-        let context = self.run.tool_context(state.key, Arc::new(ToolHost::new(&self.run, None, args)));
+        let context =
+            self.run.tool_context(state.key, Arc::new(ToolHost::new(&self.run, None, Some(state.call.clone()))));
         let PermittedCall { args, by, .. } =
             self.permissions.check(&*tool.ok_or_else(unknown)?, &context, args.clone()).await?;
         let agent = parts

@@ -34,6 +34,7 @@ use crate::{
     journal::{AccountHold, CallProgress},
     live_run::LiveRun,
     live_tree::LiveTree,
+    segment::shares_limits,
 };
 
 /// The reservations of one run.
@@ -85,6 +86,11 @@ impl Reservations {
         self.tree.read(|tree| tree.ledger().fit(self.live_run.run, size, rates))
     }
 
+    /// Returns whether the limits of the run are only those of runs that this process drives.
+    pub(crate) fn is_alone(&self) -> bool {
+        !shares_limits(&self.tree)
+    }
+
     /// Resolves when a call of the tree is settled.
     pub(crate) fn next_settlement(&self) -> Notified<'_> {
         self.tree.settled.notified()
@@ -93,24 +99,27 @@ impl Reservations {
     /// Reserves the worst case of a call. `ask` makes the record from the output tokens that fit and their reservation.
     pub(crate) async fn reserve(
         &self,
-        size: AskSize,
+        mut size: AskSize,
         rates: &Rates,
         ask: impl FnOnce(u64, Reservation, Reservation) -> Asked,
     ) -> Result<ReserveResult, Interrupt> {
-        let account = match self.reserve_at_account(size, rates).await? {
+        let account = match self.reserve_at_account(&size, rates).await? {
             AccountFit::NotNeeded => None,
             AccountFit::Held(held) => Some(held),
             AccountFit::Later => return Ok(ReserveResult::Later),
             AccountFit::Full(hit) => return Ok(ReserveResult::Full(hit)),
         };
-        let output = account.as_ref().map_or(size.output, |account| account.max_output);
-        let size = AskSize { output, ..size };
-        let slice = match self.reserve_slice(size, rates).await? {
+        if let Some(account) = &account {
+            size.output = account.max_output;
+        }
+        let slice = match self.reserve_slice(&size, rates).await? {
             SliceFit::NotNeeded => None,
             SliceFit::Held(slice) => Some(slice),
             SliceFit::Not(fit) => return Ok(self.not_reserved(account, fit)),
         };
-        let size = AskSize { output: slice.as_ref().map_or(size.output, |slice| slice.max_output), ..size };
+        if let Some(slice) = &slice {
+            size.output = slice.max_output;
+        }
         let mut recorded = None;
         let reserved = self.tree.record_if(self.live_run.run, |tree| {
             let fit = tree.ledger().fit(self.live_run.run, size, rates);
@@ -158,14 +167,14 @@ impl Reservations {
             Charge::Used(usage) => settled_usage(usage, &call),
         };
         self.settle_at_account(call.account, charge);
-        drop(self.tree.record(self.live_run.run, Fact::AskFailed { failure, charge }));
+        drop(self.tree.record(self.live_run.run, Fact::AskFailed { failure: Box::new(failure), charge }));
     }
 
-    async fn reserve_at_account(&self, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
+    async fn reserve_at_account(&self, size: &AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
         let account = self.tree.read_run(self.live_run.run, |run| run.spawned.account.clone());
         let Some(account) = account else { return Ok(AccountFit::NotNeeded) };
         // Boxed, because few runs have an account.
-        Box::pin(self.hold_at_account(account, size, rates)).await
+        Box::pin(self.hold_at_account(account, *size, rates)).await
     }
 
     async fn hold_at_account(&self, account: String, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {

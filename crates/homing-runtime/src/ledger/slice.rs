@@ -32,11 +32,11 @@ pub(super) enum SliceFit {
 impl Reservations {
     /// Reserves the worst case of a call at the limits that this segment shares with others. A refusal by the fold counts only
     /// after the ledger has told what the others use.
-    pub(super) async fn reserve_slice(&self, size: AskSize, rates: &Rates) -> Result<SliceFit, Interrupt> {
+    pub(super) async fn reserve_slice(&self, size: &AskSize, rates: &Rates) -> Result<SliceFit, Interrupt> {
         if !shares_limits(&self.tree) {
             return Ok(SliceFit::NotNeeded);
         }
-        Box::pin(self.reserve_shared(size, rates)).await
+        Box::pin(self.reserve_shared(*size, rates)).await
     }
 
     async fn reserve_shared(&self, size: AskSize, rates: &Rates) -> Result<SliceFit, Interrupt> {

@@ -28,7 +28,7 @@ impl CallSlot {
 
     /// Waits until this call may work. The lock is held meanwhile, but no other call can need it: without a slot none works.
     pub(crate) async fn enter(&self) -> Result<(), Interrupt> {
-        let mut state = self.state.lock().await;
+        let mut state = self.lock().await;
         if state.slot.is_none() {
             state.slot = Some(self.scheduler.run_slot().await?);
         }
@@ -38,10 +38,17 @@ impl CallSlot {
 
     /// Notes that this call has ended, or waits for the user.
     pub(crate) async fn leave(&self) {
-        let mut state = self.state.lock().await;
+        let mut state = self.lock().await;
         state.working = state.working.saturating_sub(1);
         if state.working == 0 {
             state.slot = None;
+        }
+    }
+    /// Most replies have one call, so that the lock is free.
+    async fn lock(&self) -> tokio::sync::MutexGuard<'_, SlotState> {
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(_) => self.state.lock().await,
         }
     }
 }

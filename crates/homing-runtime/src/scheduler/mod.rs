@@ -16,8 +16,10 @@ pub(crate) mod fair_semaphore;
 pub(crate) mod rate_limit;
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
@@ -55,6 +57,14 @@ pub(crate) struct CallSlots {
     _call: Slot,
 }
 
+/// Something that is done again and again while a run works. It shares the timer of the run's time.
+pub(crate) struct Tick<'a> {
+    /// The time that is left to work, as it was when the work began.
+    pub(crate) limit: Option<(u64, LimitHit)>,
+    pub(crate) every: Duration,
+    pub(crate) call: &'a (dyn Fn() + Send + Sync),
+}
+
 impl Scheduler {
     pub(crate) fn new(
         tree: Arc<LiveTree>,
@@ -71,38 +81,70 @@ impl Scheduler {
     /// Awaits something that counts as the run's own work. Its future keeps `work` twice, so that large futures should be pinned by
     /// the caller; so do those of `waiting` and `before_landing`.
     pub(crate) fn working<T>(&self, work: impl Future<Output = T>) -> impl Future<Output = Result<T, Interrupt>> {
-        self.until(move || self.working_time_left(), work)
+        self.until(move || self.working_time_left(), None, work)
+    }
+
+    /// The same, with `tick` called again and again while it lasts.
+    pub(crate) fn working_with<T>(
+        &self,
+        tick: Tick<'_>,
+        work: impl Future<Output = T>,
+    ) -> impl Future<Output = Result<T, Interrupt>> {
+        self.until(move || self.working_time_left(), Some(tick), work)
     }
 
     /// Awaits something that does not: a slot, a provider, other runs, the user.
     pub(crate) fn waiting<T>(&self, wait: impl Future<Output = T>) -> impl Future<Output = Result<T, Interrupt>> {
-        self.until(move || self.time_left(), wait)
+        self.until(move || self.time_left(), None, wait)
     }
 
+    /// Awaits `work` unless the run is stopped or its time is up. Most of what is awaited is done at once, so that the others are
+    /// prepared only after it was polled.
     async fn until<T>(
         &self,
         end: impl Fn() -> Option<(u64, LimitHit)>,
+        tick: Option<Tick<'_>>,
         work: impl Future<Output = T>,
     ) -> Result<T, Interrupt> {
-        let time_up = self.sleep_until(end);
-        tokio::select! {
-            biased;
-            () = self.live_run.stop.cancelled() => Err(Interrupt::Stopped),
-            done = work => Ok(done),
-            hit = time_up => Err(Interrupt::OutOfTime(hit)),
-        }
+        let stop = &self.live_run.stop;
+        let (mut work, mut stopped) = (pin!(work), pin!(stop.cancelled()));
+        let mut time_up = pin!(self.sleep_until(end, tick));
+        poll_fn(|context| {
+            if stop.is_cancelled() {
+                return Poll::Ready(Err(Interrupt::Stopped));
+            }
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(done));
+            }
+            if stopped.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(Interrupt::Stopped));
+            }
+            time_up.as_mut().poll(context).map(|hit| Err(Interrupt::OutOfTime(hit)))
+        })
+        .await
     }
 
     /// Sleeps for the time that is left until `end`. The clock of a run stands still while its tree waits for answers of the
     /// user, so after a question there may be more time left than a timer has counted.
-    async fn sleep_until(&self, end: impl Fn() -> Option<(u64, LimitHit)>) -> LimitHit {
+    async fn sleep_until(&self, end: impl Fn() -> Option<(u64, LimitHit)>, mut tick: Option<Tick<'_>>) -> LimitHit {
+        let mut limit = tick.as_mut().map_or_else(&end, |tick| tick.limit.take());
         loop {
-            let Some((left, mut hit)) = end() else { return std::future::pending().await };
-            tokio::time::sleep(Duration::from_millis(left)).await;
+            let left = limit.as_ref().map(|(left, _)| Duration::from_millis(*left));
+            let Some(wait) = left.into_iter().chain(tick.as_ref().map(|tick| tick.every)).min() else {
+                return std::future::pending().await;
+            };
+            tokio::time::sleep(wait).await;
+            let now = end();
             // Timers and clocks round.
-            if end().is_some_and(|(left, _)| left <= 1) {
+            if let Some((left, mut hit)) = limit
+                && now.as_ref().is_some_and(|(left, _)| *left <= 1)
+            {
                 hit.spent = hit.spent.saturating_add(left);
                 return hit;
+            }
+            limit = now;
+            if let Some(tick) = &tick {
+                (tick.call)();
             }
         }
     }
@@ -124,17 +166,12 @@ impl Scheduler {
         self.working_time_left().map_or(Interrupt::Stopped, |(_, hit)| Interrupt::OutOfTime(hit))
     }
 
-    /// The working time that is left, if it is limited.
-    pub(crate) fn time_to_work(&self) -> Option<Duration> {
-        self.working_time_left().map(|(left, _)| Duration::from_millis(left))
-    }
-
     /// Awaits something until the run must land; `None` if that time has come first.
     pub(crate) async fn before_landing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),
-            _ = self.sleep_until(|| self.time_to_landing()) => None,
+            _ = self.sleep_until(|| self.time_to_landing(), None) => None,
         }
     }
 
@@ -142,7 +179,8 @@ impl Scheduler {
         self.tree.read(|tree| tree.ledger().time_to_landing(self.live_run.run, self.tree.tree_clock(tree)))
     }
 
-    fn working_time_left(&self) -> Option<(u64, LimitHit)> {
+    /// The working time that is left in milliseconds, if it is limited.
+    pub(crate) fn working_time_left(&self) -> Option<(u64, LimitHit)> {
         self.tree.read(|tree| tree.ledger().working_time_left(self.live_run.run, self.tree.tree_clock(tree)))
     }
 
@@ -157,6 +195,12 @@ impl Scheduler {
         }
         self.tree.notify(&self.live_run, || TransientKind::Queued);
         self.queue(&self.run_slots).await
+    }
+
+    /// The slots of a model call, if they are free.
+    pub(crate) fn free_call_slots(&self, rate_limiter: &RateLimiter) -> Option<CallSlots> {
+        let (run, call) = (self.run_slots.try_acquire()?, rate_limiter.calls.try_acquire()?);
+        Some(CallSlots { _run: run, _call: call })
     }
 
     /// Waits for the slots of a model call: the run's and the provider's.

@@ -1,7 +1,7 @@
 //! One rate limiter per provider and key: when the provider asks for a pause, all runs that share the key wait.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -17,7 +17,8 @@ use crate::{
 /// The rate limiters of all providers, made on first use.
 pub(crate) struct RateLimiters {
     max_calls: usize,
-    by_name: Mutex<HashMap<String, Arc<RateLimiter>>>,
+    /// Few providers, which every call looks up: comparing their names takes less time than a hash.
+    by_name: Mutex<BTreeMap<String, Arc<RateLimiter>>>,
 }
 
 /// Limits the calls to one provider with one key.

@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(text(live.take(piece(5, 0, "Hello"))), Some("lo".to_owned()), "the part that is not shown");
         assert_eq!(text(live.take(piece(5, 9, "gap"))), None);
         let failure = AskFailure::free(ModelError::OutOfTime);
-        let ended = Fact::AskFailed { failure, charge: Default::default() };
+        let ended = Fact::AskFailed { failure: Box::new(failure), charge: Default::default() };
         live.take_record(&record(ended, 6));
         assert_eq!(text(live.take(piece(5, 5, " you"))), None, "the call has ended");
         assert_eq!(text(live.take(piece(7, 0, "again"))), None);

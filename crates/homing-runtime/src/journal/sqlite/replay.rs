@@ -305,7 +305,7 @@ impl Tape {
                 self.asks.push(ask);
             }
             Fact::Replied { reply, .. } => self.set_answer(record, Ok(reply.clone())),
-            Fact::AskFailed { failure, .. } => self.set_answer(record, Err(failure.clone())),
+            Fact::AskFailed { failure, .. } => self.set_answer(record, Err(AskFailure::clone(failure))),
             // The last reply of a run leads to its end, which must come in its order.
             Fact::Ended(_) => {
                 if let Some(ask) = self.asks.iter_mut().rev().find(|ask| ask.place == record.place) {
