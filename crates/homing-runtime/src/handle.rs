@@ -290,7 +290,8 @@ impl Runtime {
         self.0.trees().iter().filter(|tree| self.0.cancel(tree, tree.id, by.clone())).count()
     }
 
-    /// Calls `callback` with the result of every run that ends from now on.
+    /// Calls `callback` with the result of every run that ends from now on, before those that wait for the run are woken. It must not
+    /// block.
     pub fn on_complete(&self, callback: impl Fn(&Envelope) + Send + Sync + 'static) {
         self.0.on_complete.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(callback));
     }
