@@ -341,6 +341,11 @@ impl<'a> History<'a> {
         }
     }
 
+    /// Drops what was read instead of keeping it for the next turn, because the team is about to end.
+    pub(crate) fn discard(mut self) {
+        self.store = None;
+    }
+
     /// Takes out the value that the script derived from the history at an earlier turn.
     pub(crate) fn take_derived<T: 'static>(&self) -> Option<T> {
         self.jobs.derived.take()?.downcast().ok().map(|derived| *derived)
