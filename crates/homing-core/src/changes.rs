@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     fact::{Fact, Record, Spawned},
+    json_text::JsonText,
     message::{Args, ToolResult},
     place::Place,
     receipts::FileReceipt,
@@ -176,7 +177,7 @@ fn may_change(tool: &str, args: &Value) -> Option<String> {
 
 /// The receipts in a result: one of a file tool, or the list of a command.
 fn receipts(result: &ToolResult) -> Vec<FileReceipt> {
-    let data = result.data.clone().unwrap_or_default();
+    let data = result.data.as_ref().map(JsonText::value).unwrap_or_default();
     match result.name.as_str() {
         tool_names::WRITE | tool_names::EDIT | tool_names::RESTORE => {
             serde_json::from_value(data).ok().into_iter().collect()
@@ -193,7 +194,7 @@ fn not_recorded(result: &ToolResult) -> Option<String> {
     if result.name != tool_names::BASH {
         return None;
     }
-    let data = result.data.as_ref()?;
+    let data = result.data.as_ref()?.value();
     // A command that was not started has no outcome.
     let started = ["exit_code", "signal"].iter().any(|key| data.get(key).is_some_and(|value| !value.is_null()))
         || data.get("timed_out") == Some(&Value::Bool(true));

@@ -1,6 +1,6 @@
 //! `Envelope`: the JSON result of a run, the same shape for every outcome and every child.
 
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,7 +49,7 @@ pub struct Envelope {
     /// The answer, or the latest text if the run did not finish.
     pub output: String,
     /// The structured answer, if a schema was given, or the results of a team, even if it did not finish.
-    pub data: Option<Value>,
+    pub data: Option<Arc<Value>>,
     /// True if `output` is not the complete answer.
     pub partial: bool,
     /// The error, if the run failed.
@@ -318,7 +318,7 @@ impl Envelope {
             model: run.spawned.models.first().cloned().unwrap_or_default(),
             status,
             output: ending.text.clone(),
-            data: ending.data.as_deref().cloned(),
+            data: ending.data.clone(),
             partial: status != Status::Done,
             error,
             limit,

@@ -143,7 +143,7 @@ impl<'a> Ledger<'a> {
             }
             for budget in budgets(holder) {
                 let needed = |output| budget.amount(size.hold(price, output) + landing);
-                let held = budget.amount(holder.held + holder.links.unseen.held - run.stopping.landing_hold);
+                let held = budget.amount(holder.held + holder.links.unseen().held - run.stopping.landing_hold);
                 if let Some(fits) = budget.largest_output(size, budget.spent.saturating_add(held), needed) {
                     output = output.min(fits);
                     continue;
@@ -167,7 +167,7 @@ impl<'a> Ledger<'a> {
     /// a run is at work that is not an ancestor of the waiter. A run that waits for children of its own is not at work, for
     /// these may be waiting as well.
     fn will_release(&self, holder: &Run, waiter: &Run) -> bool {
-        if holder.held + holder.links.unseen.held != landings_below(holder) {
+        if holder.held + holder.links.unseen().held != landings_below(holder) {
             return true;
         }
         self.0.runs().iter().any(|run| self.is_at_work(run) && is_beside(run, holder, waiter))
@@ -251,7 +251,7 @@ impl<'a> Ledger<'a> {
     pub fn no_more_calls(&self, id: Uuid) -> Option<LimitHit> {
         self.0.lineage(id).find_map(|run| {
             let limit = run.limits.tool_calls.value()?;
-            let spent = run.subtree.tool_calls.saturating_add(run.links.unseen.tool_calls);
+            let spent = run.subtree.tool_calls.saturating_add(run.links.unseen().tool_calls);
             (spent >= limit).then(|| LimitHit { name: Limit::ToolCalls, limit, spent, place: run.place.clone() })
         })
     }
@@ -262,7 +262,7 @@ impl<'a> Ledger<'a> {
         self.0.lineage(id).find_map(|run| {
             let below = depth - u64::try_from(run.place.depth()).unwrap_or(u64::MAX);
             let hit = |name, limit, spent| Some(LimitHit { name, limit, spent, place: run.place.clone() });
-            let children = run.subtree.children.saturating_add(run.links.unseen.children);
+            let children = run.subtree.children.saturating_add(run.links.unseen().children);
             match (run.limits.depth, run.limits.children) {
                 (Cap::At(limit), _) if below > limit => hit(Limit::Depth, limit, below),
                 (_, Cap::At(limit)) if children >= limit => hit(Limit::Children, limit, children),
@@ -332,7 +332,7 @@ fn spent_by(run: &Run) -> Reservation {
 
 /// Returns what is held for the landings of a run and the runs below it, whichever process drives them.
 fn landings_below(run: &Run) -> Reservation {
-    run.links.landings + run.links.unseen.landings
+    run.links.landings + run.links.unseen().landings
 }
 
 /// One limited quantity of one run, with what is spent of it.
@@ -348,7 +348,7 @@ fn budgets(run: &Run) -> impl Iterator<Item = Budget> {
         let limit = run.limits.cap(name).value()?;
         Some(Budget { name, limit, spent })
     };
-    let unknown = run.links.unknown + run.links.unseen.spent;
+    let unknown = run.links.unknown + run.links.unseen().spent;
     let tokens = budget(Limit::Tokens, usage.tokens().saturating_add(unknown.tokens));
     let cost = budget(Limit::Cost, usage.cost_micros.saturating_add(unknown.cost_micros));
     tokens.into_iter().chain(cost)

@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod fact;
 pub mod hooks;
 pub mod id_map;
+pub mod json_text;
 pub mod ledger;
 pub mod limits;
 pub mod memory;

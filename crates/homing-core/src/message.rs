@@ -13,7 +13,7 @@ pub use self::{
     cached::{Derived, Encoding},
     measure::{FNV_START, fnv, json_hash},
 };
-use crate::fact::CallRefusal;
+use crate::{fact::CallRefusal, json_text::JsonText};
 
 /// One entry of a transcript.
 ///
@@ -280,7 +280,7 @@ pub struct ToolResult {
     pub images: Vec<Image>,
     /// The result as JSON, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Value>,
+    pub data: Option<JsonText>,
     /// True if the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     fact::Called,
+    json_text::JsonText,
     message::{Args, ToolResult},
     tool::CallKey,
     tool_names,
@@ -91,6 +92,22 @@ pub(crate) struct ReceiptLog {
 }
 
 impl ReceiptLog {
+    pub(crate) const EMPTY: Self =
+        Self { receipts: Receipts { files: Vec::new(), commands: Vec::new(), hosts: Vec::new() }, open: Vec::new() };
+
+    /// Returns whether calls of this tool leave receipts.
+    pub(crate) fn takes(tool: &str) -> bool {
+        matches!(
+            tool,
+            tool_names::BASH
+                | tool_names::WRITE
+                | tool_names::EDIT
+                | tool_names::RESTORE
+                | tool_names::FETCH
+                | tool_names::WEBSEARCH
+        )
+    }
+
     /// Takes in a call that begins.
     pub(crate) fn called(&mut self, called: &Called) {
         let Args::Json(args) = &called.call.args else { return };
@@ -106,7 +123,7 @@ impl ReceiptLog {
 
     /// Takes in the result of a call.
     pub(crate) fn returned(&mut self, key: CallKey, result: &ToolResult) {
-        let data = || result.data.clone().unwrap_or_default();
+        let data = || result.data.as_ref().map(JsonText::value).unwrap_or_default();
         match result.name.as_str() {
             tool_names::BASH => {
                 let Some(at) = self.open.iter().position(|(open, _)| *open == key) else { return };

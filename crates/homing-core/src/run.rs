@@ -89,7 +89,13 @@ pub(crate) struct Links {
     /// The most that calls of the subtree that broke off may have cost beyond their estimates.
     pub(crate) unknown: Reservation,
     /// The part of the subtree that other processes drive, as far as its facts are not in this fold.
-    pub(crate) unseen: Share,
+    pub(crate) unseen: Option<Box<Share>>,
+}
+
+impl Links {
+    pub(crate) fn unseen(&self) -> &Share {
+        self.unseen.as_deref().unwrap_or(&Share::NONE)
+    }
 }
 
 /// Reasons for the run to end that do not come from its model.
@@ -98,7 +104,7 @@ pub(crate) struct Stopping {
     /// Origin of the request to stop, if there was one.
     pub(crate) halted: Option<CancelledBy>,
     /// Outcome that the run must end with.
-    forced_outcome: Option<Outcome>,
+    forced_outcome: Option<Box<Outcome>>,
     landing: Landing,
     /// Amount held for the landing of this run.
     pub(crate) landing_hold: Reservation,
@@ -113,21 +119,21 @@ enum Landing {
     #[default]
     None,
     /// The last turn must come next, or is under way.
-    Due(LimitHit),
+    Due(Box<LimitHit>),
     /// The last turn is over.
-    Landed(LimitHit),
+    Landed(Box<LimitHit>),
 }
 
 impl Stopping {
     /// Sets the outcome that the run must end with, unless there is one.
     pub(crate) fn force_outcome(&mut self, outcome: Outcome) {
-        self.forced_outcome.get_or_insert(outcome);
+        self.forced_outcome.get_or_insert_with(|| Box::new(outcome));
     }
 
     /// Makes the last turn due, unless it is due or over.
     fn land(&mut self, hit: impl FnOnce() -> LimitHit) {
         if self.landing == Landing::None {
-            self.landing = Landing::Due(hit());
+            self.landing = Landing::Due(Box::new(hit()));
         }
     }
 }
@@ -266,8 +272,7 @@ impl Run {
 
     /// Returns what the run's calls did.
     pub fn effects(&self) -> CallEffects<'_> {
-        let calls::Calls { denied, needs_approval, origins, receipts, .. } = &self.calls;
-        CallEffects { denied, needs_approval, origins, receipts: &receipts.receipts }
+        self.calls.effects()
     }
 
     /// Returns the questions that its open calls have asked the user.
@@ -302,7 +307,7 @@ impl Run {
 
     /// Returns the error of the last attempt, if it failed.
     pub fn last_error(&self) -> Option<&ModelError> {
-        self.asks.last_error.as_ref()
+        self.asks.last_error.as_deref()
     }
 
     /// Returns the turn that the next reply, or the calls of the last one, belong to.

@@ -98,8 +98,9 @@ impl RunHandle {
     /// Fails if the run gave no structured answer or `T` cannot be parsed from it.
     pub async fn wait_as<T: serde::de::DeserializeOwned>(&self) -> Result<T, NoData> {
         let envelope = self.wait().await;
-        let data = envelope.data.clone().ok_or_else(|| NoData::None(Box::new(envelope.clone())))?;
-        serde_json::from_value(data).map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
+        let Some(data) = envelope.data.clone() else { return Err(NoData::None(Box::new(envelope))) };
+        serde_json::from_value(Arc::unwrap_or_clone(data))
+            .map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
     }
 
     /// Subscribes to the events of the run and its descendants. All facts are returned, from the beginning of the tree;
@@ -289,7 +290,8 @@ impl Runtime {
         self.0.trees().iter().filter(|tree| self.0.cancel(tree, tree.id, by.clone())).count()
     }
 
-    /// Calls `callback` with the result of every run that ends from now on.
+    /// Calls `callback` with the result of every run that ends from now on, before those that wait for the run are woken. It must not
+    /// block.
     pub fn on_complete(&self, callback: impl Fn(&Envelope) + Send + Sync + 'static) {
         self.0.on_complete.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(callback));
     }

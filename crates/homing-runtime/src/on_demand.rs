@@ -94,8 +94,8 @@ pub(crate) fn with_loaded(sent: &[ToolSpec], on_demand: &[ToolSpec], loaded: &[S
 /// Returns the names of the tools that a run has loaded, in the order of loading.
 pub(crate) fn loaded(run: &Run) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for data in run.results(tool_names::FIND_TOOLS).filter_map(|result| result.data.clone()) {
-        let found = serde_json::from_value::<Loaded>(data).unwrap_or_default();
+    for data in run.results(tool_names::FIND_TOOLS).filter_map(|result| result.data.as_ref()) {
+        let found = data.parse::<Loaded>().unwrap_or_default();
         names.extend(found.loaded.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
     }
     names

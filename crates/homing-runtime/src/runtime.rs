@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
@@ -388,14 +389,16 @@ impl Inner {
         self.tree_ended(tree);
     }
 
-    /// Calls the completion callbacks with the result of a run.
+    /// Calls the completion callbacks with the result of a run. Their panics do not concern the run.
     pub(crate) fn run_ended(&self, tree: &LiveTree, run: Uuid) {
         let callbacks = self.on_complete.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if callbacks.is_empty() {
             return;
         }
         if let Some(envelope) = tree.envelope(run) {
-            callbacks.iter().for_each(|callback| callback(&envelope));
+            for callback in &callbacks {
+                let _ = catch_unwind(AssertUnwindSafe(|| callback(&envelope)));
+            }
         }
     }
 

@@ -331,6 +331,7 @@ fn wake_for(runtime: &Inner, tree: &LiveTree, record: &Record) {
         }
         Fact::Ended(_) => {
             let parent = tree.read_run(record.run, |run| run.spawned.parent);
+            runtime.run_ended(tree, record.run);
             if let Some(live_run) = tree.live_run(record.run) {
                 live_run.over.cancel();
                 tree.remove_live_run(record.run);
@@ -338,7 +339,6 @@ fn wake_for(runtime: &Inner, tree: &LiveTree, record: &Record) {
             if let Some(parent) = parent.and_then(|id| tree.live_run(id)) {
                 parent.wake.notify_one();
             }
-            runtime.run_ended(tree, record.run);
         }
         _ => (),
     }

@@ -12,7 +12,7 @@ use homing_core::{
     skill::{SkillCard, SkillLibrary},
     tool_names,
 };
-use serde_json::Value;
+use serde::Deserialize;
 
 /// The agent that carries out a skill in a run of its own: with the skill's model, effort and rules.
 pub(crate) fn carrier(agent: &AgentDefinition, card: &SkillCard) -> Arc<AgentDefinition> {
@@ -25,6 +25,12 @@ pub(crate) fn carrier(agent: &AgentDefinition, card: &SkillCard) -> Arc<AgentDef
     Arc::new(agent)
 }
 
+/// The data of a result of the tool `skill`.
+#[derive(Deserialize)]
+struct LoadedSkill {
+    skill: String,
+}
+
 /// The permissions of a run, with the rules of the skills that it uses. These approve and deny calls, and allow nothing that the
 /// run's own rules do not.
 pub(crate) fn grant(skills: Option<&dyn SkillLibrary>, run: &Run) -> Arc<Grant> {
@@ -34,9 +40,11 @@ pub(crate) fn grant(skills: Option<&dyn SkillLibrary>, run: &Run) -> Arc<Grant> 
         return own.clone();
     };
     let loaded = run.results(tool_names::SKILL).filter(|result| !result.is_error);
-    let loaded = loaded.filter_map(|result| result.data.as_ref()?.get("skill").and_then(Value::as_str));
+    let loaded = loaded.filter_map(|result| result.data.as_ref()?.parse::<LoadedSkill>().ok());
     // A skill of the user alone is in use only if the user started it.
-    let loaded = loaded.filter_map(|name| skills.card(name)).filter(|card| card.settings.offered_to.includes_models());
+    let loaded = loaded
+        .filter_map(|loaded| skills.card(&loaded.skill))
+        .filter(|card| card.settings.offered_to.includes_models());
     let carried_out = run.spawned.agent.attachments.carries_out.as_deref().and_then(|name| skills.card(name));
     let layers = carried_out.into_iter().chain(loaded).filter_map(SkillCard::layer);
     layers.fold(own.clone(), |grant, layer| Arc::new(grant.under(layer)))

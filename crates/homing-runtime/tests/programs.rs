@@ -41,7 +41,7 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
 async fn program_gets_a_report_and_the_plain_answer() {
     let (envelope, result, _) = delegate(json!({"agent": "worker", "task": "work", "report": "facts"})).await;
     assert_eq!((envelope.status, result.text.as_str()), (Status::Done, "the whole answer"));
-    let report: ChildReport = serde_json::from_value(result.data.unwrap()).unwrap();
+    let report: ChildReport = result.data.unwrap().parse().unwrap();
     assert_eq!((report.place.to_string().as_str(), report.status), ("1.1", Status::Done));
     assert_eq!((report.ending.unwrap().error, report.output), (None, None));
 }
@@ -60,7 +60,7 @@ async fn child_can_get_its_own_schema_and_context() {
         "schema": {"type": "object", "required": ["n"]},
     });
     let (_, result, spawned) = delegate(args).await;
-    assert_eq!(result.data.unwrap()["data"], json!({"n": 1}));
+    assert_eq!(result.data.unwrap().value()["data"], json!({"n": 1}));
     assert!(spawned.system.starts_with("worker on ants"), "{}", spawned.system);
 }
 

@@ -14,12 +14,12 @@ use std::{
 use homing_core::{
     envelope::Status,
     fact::CallRefusal,
+    json_text::JsonText,
     message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
     place::Place,
     tool_names::{DELEGATE, WAIT},
 };
 use homing_runtime::{ChildReport, ChildReports};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The transcript of a team, by the IDs of its jobs.
@@ -110,7 +110,7 @@ pub(crate) enum JobState {
 impl FinishedCall {
     fn new(result: &ToolResult, refusal: Option<&CallRefusal>) -> Self {
         // The runtime's report about the run that the call started.
-        let report = result.data.as_ref().filter(|_| result.name == DELEGATE).map(ChildReport::deserialize);
+        let report = result.data.as_ref().filter(|_| result.name == DELEGATE).map(JsonText::parse::<ChildReport>);
         let is_refused_delegation = report.is_none() && result.name == DELEGATE;
         let text = || result.text.clone();
         let outcome = match report {
@@ -176,7 +176,7 @@ impl JobResult {
         Self {
             status: if result.is_error { Status::Failed } else { Status::Done },
             output: result.text.clone(),
-            data: result.data.clone(),
+            data: result.data.as_ref().map(JsonText::value),
             error: result.is_error.then(|| result.text.clone()),
             place: None,
             may_fail: false,
@@ -236,7 +236,7 @@ impl Jobs {
             return;
         }
         // A `wait` that was refused has no reports; the team waits again.
-        let reports = result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok()).unwrap_or_default();
+        let reports = result.data.as_ref().and_then(|data| data.parse::<ChildReports>().ok()).unwrap_or_default();
         for mut report in reports.runs {
             let place = report.place.clone();
             if self.ended.contains_key(&place) {
@@ -341,6 +341,11 @@ impl<'a> History<'a> {
         }
     }
 
+    /// Drops what was read instead of keeping it for the next turn, because the team is about to end.
+    pub(crate) fn discard(mut self) {
+        self.store = None;
+    }
+
     /// Takes out the value that the script derived from the history at an earlier turn.
     pub(crate) fn take_derived<T: 'static>(&self) -> Option<T> {
         self.jobs.derived.take()?.downcast().ok().map(|derived| *derived)
@@ -411,7 +416,15 @@ mod tests {
 
     fn result(name: &str, text: &str, data: Option<Value>) -> ToolResult {
         let (call_id, is_error) = ("job#0".to_owned(), data.is_none());
-        ToolResult { index: 0, call_id, name: name.into(), text: text.into(), images: Vec::new(), data, is_error }
+        ToolResult {
+            index: 0,
+            call_id,
+            name: name.into(),
+            text: text.into(),
+            images: Vec::new(),
+            data: data.map(JsonText::from),
+            is_error,
+        }
     }
 
     fn job(result: ToolResult, refusal: Option<CallRefusal>, retries: u32) -> JobState {

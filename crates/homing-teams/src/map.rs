@@ -1,5 +1,7 @@
 //! Maps: the same task for every item of a list, each in its own run, with the results in the order of the list.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -130,12 +132,12 @@ impl Map {
     }
 
     /// The items of a team with this task.
-    fn items_of(&self, task: &str) -> Vec<Value> {
+    fn items_of(&self, task: &str) -> Cow<'_, [Value]> {
         if !self.items.is_empty() {
-            return self.items.clone();
+            return Cow::Borrowed(&self.items);
         }
         match serde_json::from_str::<Value>(task) {
-            Ok(Value::Array(items)) => items,
+            Ok(Value::Array(items)) => items.into(),
             Ok(_) | Err(_) => task.lines().map(str::trim).filter(|line| !line.is_empty()).map(Value::from).collect(),
         }
     }
@@ -166,19 +168,24 @@ impl MapScript {
 
     fn lines(&self, history: &History<'_>) -> String {
         let line = |result: MapResult| serde_json::to_string(&result).unwrap_or_default();
-        self.all_results(history).into_iter().map(line).collect::<Vec<_>>().join("\n")
+        let items = self.map.items_of(history.own_task);
+        let mut lines = String::new();
+        for (index, item) in items.iter().enumerate() {
+            lines.push_str(if index > 0 { "\n" } else { "" });
+            lines.push_str(&line(self.item_result(index, item, history)));
+        }
+        lines
     }
 
-    /// The results of all items, in order.
-    fn all_results(&self, history: &History<'_>) -> Vec<MapResult> {
-        let items = self.map.items_of(history.own_task);
-        let result = |(index, item): (usize, Value)| match self.item(index, history) {
+    /// The result of an item, which may not have ended.
+    fn item_result(&self, index: usize, item: &Value, history: &History<'_>) -> MapResult {
+        let item = item.clone();
+        match self.item(index, history) {
             Some(JobResult { status, output, data, error, .. }) => {
                 MapResult { item, status: status.name().to_owned(), output, data, error }
             }
             None => MapResult { item, status: "open".to_owned(), output: String::new(), data: None, error: None },
-        };
-        items.into_iter().enumerate().map(result).collect()
+        }
     }
 
     /// The result of an item that has ended.
@@ -272,7 +279,14 @@ impl TeamScript for MapScript {
 
     fn results(&self, history: &History<'_>) -> Value {
         let reduced = history.result("reduce", 0).filter(JobResult::is_done).map(|done| done.output);
-        json!({"items": self.all_results(history), "reduced": reduced})
+        let items = self.map.items_of(history.own_task);
+        let result = |(index, item)| json!(self.item_result(index, item, history));
+        let results: Value = items.iter().enumerate().map(result).collect();
+        // Moved, because `json!` would copy the results.
+        [("items".to_owned(), results), ("reduced".to_owned(), reduced.into())]
+            .into_iter()
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     }
 
     fn so_far(&self, history: &History<'_>) -> String {

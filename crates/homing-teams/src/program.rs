@@ -9,7 +9,7 @@ use homing_core::{
     place::Place,
     tool_names::{ANSWER, DELEGATE, WAIT},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{history::History, limit_fields::LimitFields};
 
@@ -64,18 +64,18 @@ fn retry_pause(id: &str) -> Option<u64> {
 impl DelegateCall<'_> {
     /// The tool call that starts the member.
     pub(crate) fn call(self, id: String) -> TeamCall {
-        let mut args =
-            json!({"agent": self.agent, "task": self.task, "report": "facts", "background": self.background});
-        if let Some(pause) = retry_pause(&id) {
-            args["delay_ms"] = json!(pause);
-        }
-        if let Some(schema) = self.schema {
-            args["schema"] = schema.clone();
-        }
-        if let Some(limits) = self.limits.for_delegate() {
-            args["limits"] = limits;
-        }
-        TeamCall { id, tool: DELEGATE.to_owned(), args }
+        let (pause, limits) = (retry_pause(&id).map(Value::from), self.limits.for_delegate());
+        let more = [("delay_ms", pause), ("schema", self.schema.cloned()), ("limits", limits)];
+        let fields = [
+            ("agent", Some(self.agent.into())),
+            ("task", Some(self.task.into())),
+            ("report", Some("facts".into())),
+            ("background", Some(self.background.into())),
+        ];
+        // A map keeps the arguments of thousands of calls, and a map that grows has room for twice as many fields.
+        let mut args = Map::with_capacity(fields.len() + more.iter().filter(|(_, value)| value.is_some()).count());
+        args.extend(fields.into_iter().chain(more).filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        TeamCall { id, tool: DELEGATE.to_owned(), args: args.into() }
     }
 }
 
@@ -122,6 +122,7 @@ impl ProgramModel {
                     None => text,
                 };
                 let data = data.unwrap_or_else(|| self.script.results(&history));
+                history.discard();
                 Ok(if takes_data(&request) {
                     let (id, tool) = (ANSWER.to_owned(), ANSWER.to_owned());
                     reply(text, vec![TeamCall { id, tool, args: data }])

@@ -82,7 +82,7 @@ impl From<&Envelope> for TeamResult {
         };
         Self {
             answer: envelope.output.clone(),
-            data: envelope.data.clone(),
+            data: envelope.data.as_deref().cloned(),
             status: envelope.status,
             error: envelope.error.clone(),
             executions: envelope.all().into_iter().skip(1).map(execution).collect(),

@@ -35,6 +35,7 @@ pub use crate::{Catalog, ModelOptions};
 #[doc(no_inline)]
 pub use crate::{Message, Model, ModelCard, ModelChoice, Models, Part, Rates, Reply, StopReason, Usage, model_fn};
 pub use homing_core::{
+    json_text::JsonText,
     message::{MessageOrigin, ToolResult, TranscriptEntry},
     model::{
         Abilities, AskFailure, Charge, Delta, Effort, ModelError, ModelRequest, OnDelta, ResolvedModel, Sampling,

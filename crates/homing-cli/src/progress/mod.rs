@@ -140,6 +140,7 @@ impl Board {
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {
                 (row.status, row.ended) = (Status::from(&ended.outcome), Some(at));
+                row.streamed = String::new();
                 row.set_activity(summary(ended));
             }
         }

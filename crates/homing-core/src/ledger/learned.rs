@@ -19,20 +19,25 @@ pub(crate) struct Learned {
 /// The needs of one agent's runs so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
-    /// Output tokens of one reply: at least the largest of the last ones. 0 if there was none.
-    pub(crate) output: u64,
+    pub(crate) reply_size: ReplySize,
     /// Calls that were settled, and their usage.
     calls: (u64, Reservation),
     /// Runs that have ended, and their usage.
     ended: (u64, Reservation),
 }
 
-impl Need {
+/// Output tokens of one reply: at least the largest of the last ones. 0 if there was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ReplySize(pub(crate) u64);
+
+impl ReplySize {
     /// Takes in the output of a reply. A larger one counts at once, a smaller one only gradually.
     pub(crate) fn replied(&mut self, output: u64) {
-        self.output = if output >= self.output { output } else { self.output - (self.output - output) / 16 };
+        self.0 = if output >= self.0 { output } else { self.0 - (self.0 - output) / 16 };
     }
+}
 
+impl Need {
     /// Returns what a run needs on average, if one has ended.
     pub(crate) fn run(&self) -> Option<Reservation> {
         mean(self.ended)
@@ -110,7 +115,7 @@ impl Learned {
             return;
         }
         if let Some(need) = self.needs.get_mut(agent).filter(|_| asked.purpose == Purpose::Turn) {
-            need.replied(used.output);
+            need.reply_size.replied(used.output);
             need.calls.0 += 1;
             need.calls.1 += Reservation { tokens: used.tokens(), cost_micros: used.cost_micros };
         }

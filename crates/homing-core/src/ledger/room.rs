@@ -31,7 +31,7 @@ impl Ledger<'_> {
         let Some(share) = self.room_in_share(run, size, room, price) else {
             return AskSize { output: room.most, floor, ..size };
         };
-        let seen = self.0.learned.need(run.links.agent).output.max(run.asks.need.output);
+        let seen = self.0.learned.need(run.links.agent).reply_size.max(run.asks.reply_size).0;
         let (needed, least) = match seen {
             0 => (floor.max(room.least), floor),
             seen => {

@@ -218,7 +218,7 @@ mod tests {
         let results = [
             result.clone(),
             ToolResult { text: "a \\ b".into(), is_error: true, ..result.clone() },
-            ToolResult { images: vec![image()], data: Some(json!(1)), ..result },
+            ToolResult { images: vec![image()], data: Some(json!(1).into()), ..result },
         ];
         let users = [Message::user(""), Message::user("a \"b\" ü"), Message::user("plain")];
         let messages = users.into_iter().chain(replies().into_iter().map(|reply| Message::Assistant(reply.into())));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     fact::{Asked, Purpose},
-    ledger::{Margin, learned::Need},
+    ledger::{Margin, learned::ReplySize},
     message::Usage,
     model::{AskFailure, ModelError},
     token_estimate::LastAsk,
@@ -19,13 +19,13 @@ pub(crate) struct AskState {
     /// Model of the last attempt.
     pub(super) model: Option<String>,
     /// Error of the last attempt, if it failed.
-    pub(super) last_error: Option<ModelError>,
+    pub(super) last_error: Option<Box<ModelError>>,
     /// Text that had arrived when the last attempt failed.
     pub(super) partial: String,
     /// Size of the last request, as reported by the provider.
     pub(super) last_size: Option<LastAsk>,
     /// Output of the replies so far.
-    pub(crate) need: Need,
+    pub(crate) reply_size: ReplySize,
     /// Margin of the last reservation.
     pub(crate) margin: Margin,
     /// Milliseconds of the slowest reply so far.
@@ -49,7 +49,7 @@ impl AskState {
         let asked = self.open.take()?;
         self.slowest_ms = self.slowest_ms.max(clock.saturating_sub(self.began));
         if !used.estimated && asked.purpose == Purpose::Turn {
-            self.need.replied(used.output);
+            self.reply_size.replied(used.output);
         }
         self.failed = 0;
         self.last_error = None;
@@ -60,7 +60,7 @@ impl AskState {
     /// Closes the open call because it failed.
     pub(super) fn fail(&mut self, failure: &AskFailure) -> Option<Arc<Asked>> {
         self.failed += 1;
-        self.last_error = Some(failure.error.clone());
+        self.last_error = Some(Box::new(failure.error.clone()));
         if !failure.partial.is_empty() {
             self.partial.clone_from(&failure.partial);
         }

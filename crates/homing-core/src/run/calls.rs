@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::questions::AskedQuestion;
 use crate::{
-    fact::CallRefusal,
+    fact::{CallRefusal, Called},
     message::{Args, FNV_START, ToolCall, ToolResult, fnv, json_hash},
     receipts::{ReceiptLog, Receipts},
     taint::Origin,
@@ -52,15 +52,25 @@ pub(super) struct Calls {
     pub(super) repeats: Repeats,
     /// Questions of these calls.
     pub(super) questions: Vec<AskedQuestion>,
-    /// Messages of the calls that were denied, over the whole run.
-    pub(super) denied: Vec<String>,
-    /// Rules that would allow calls which were denied because no approver was available.
-    pub(super) needs_approval: Vec<String>,
-    /// Untrusted content that the calls read, over the whole run.
-    pub(super) origins: BTreeSet<Origin>,
-    /// Receipts of the calls, over the whole run.
-    pub(super) receipts: ReceiptLog,
+    /// Effects of all calls of the run, if there are any.
+    effects: Option<Box<Effects>>,
 }
+
+/// Effects of all calls of a run.
+#[derive(Clone, Debug, Default)]
+struct Effects {
+    /// Messages of the calls that were denied.
+    denied: Vec<String>,
+    /// Rules that would allow calls which were denied because no approver was available.
+    needs_approval: Vec<String>,
+    /// Untrusted content that the calls read.
+    origins: BTreeSet<Origin>,
+    receipts: ReceiptLog,
+}
+
+/// The effects of a run whose calls had none.
+static NO_EFFECTS: Effects =
+    Effects { denied: Vec::new(), needs_approval: Vec::new(), origins: BTreeSet::new(), receipts: ReceiptLog::EMPTY };
 
 impl Calls {
     /// Returns the calls that have no result yet.
@@ -85,6 +95,42 @@ impl Calls {
         let Some(state) = open else { return false };
         (state.result, state.refusal) = (Some(result.clone()), refusal.cloned());
         true
+    }
+
+    /// Takes in the effects of a call that begins.
+    pub(super) fn note_called(&mut self, called: &Called) {
+        if let Some(origin) = called.origin {
+            self.effects.get_or_insert_default().origins.insert(origin);
+        }
+        if ReceiptLog::takes(&called.call.name) {
+            self.effects.get_or_insert_default().receipts.called(called);
+        }
+    }
+
+    /// Takes in the effects of a call that has returned.
+    pub(super) fn note_returned(&mut self, key: CallKey, result: &ToolResult, refused: Option<&CallRefusal>) {
+        let allow: &[String] = match refused {
+            Some(CallRefusal::NoApprover { allow }) => allow,
+            Some(_) | None => &[],
+        };
+        if matches!(refused, Some(CallRefusal::Denied | CallRefusal::NoApprover { .. })) {
+            let effects = self.effects.get_or_insert_default();
+            effects.denied.push(result.text.clone());
+            for rule in allow {
+                if !effects.needs_approval.contains(rule) {
+                    effects.needs_approval.push(rule.clone());
+                }
+            }
+        }
+        if ReceiptLog::takes(&result.name) {
+            self.effects.get_or_insert_default().receipts.returned(key, result);
+        }
+    }
+
+    /// Returns the effects of all calls of the run.
+    pub(super) fn effects(&self) -> CallEffects<'_> {
+        let Effects { denied, needs_approval, origins, receipts } = self.effects.as_deref().unwrap_or(&NO_EFFECTS);
+        CallEffects { denied, needs_approval, origins, receipts: &receipts.receipts }
     }
 
     /// Returns the results of the last reply's calls that have returned.

@@ -17,9 +17,12 @@ use crate::{
 /// Cut replies in a row that end a run. A model that was told twice and is cut again is unlikely to succeed.
 const MAX_IN_A_ROW: u32 = 3;
 
-/// Cut replies at the end of a transcript.
+/// Cut replies at the end of a transcript. Most runs have none, so nothing is stored for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cuts {
+pub(crate) struct Cuts(Option<Box<CutReplies>>);
+
+#[derive(Clone, Debug, Default)]
+struct CutReplies {
     in_a_row: u32,
     /// The last reply, if it was cut.
     last: Option<Cut>,
@@ -54,14 +57,16 @@ enum Within {
 impl Cuts {
     /// Takes in a reply from which a cut call has been removed.
     fn take(&mut self, reply: &Reply, asked: &Asked, before: String) {
-        self.before = before;
         // The last turn ends the run whether or not it was cut.
         let was_cut = reply.stop == StopReason::Length && !matches!(asked.purpose, Purpose::Landing(_));
         if !was_cut {
-            (self.in_a_row, self.last) = (0, None);
+            let replies = CutReplies { before, ..CutReplies::default() };
+            self.0 = (!replies.before.is_empty()).then(|| Box::new(replies));
             return;
         }
-        self.in_a_row += 1;
+        let replies = self.0.get_or_insert_default();
+        replies.before = before;
+        replies.in_a_row += 1;
         let within = match &reply.cut_call {
             Some(tool) => Within::Call(tool.clone()),
             None if reply.calls().next().is_some() => Within::AfterCalls,
@@ -70,17 +75,31 @@ impl Cuts {
         };
         let (permitted, reported) = (asked.max_output, reply.usage.output);
         let had = if reported == 0 { permitted } else { reported };
-        self.last = Some(Cut { permitted, had, within, told: false });
+        replies.last = Some(Cut { permitted, had, within, told: false });
+    }
+
+    /// Returns the last reply, if it was cut.
+    fn last(&self) -> Option<&Cut> {
+        self.0.as_ref()?.last.as_ref()
+    }
+
+    /// Returns the text of the cut replies that the last reply continues.
+    fn before(&self) -> &str {
+        self.0.as_ref().map_or("", |replies| &replies.before)
+    }
+
+    fn in_a_row(&self) -> u32 {
+        self.0.as_ref().map_or(0, |replies| replies.in_a_row)
     }
 
     /// Returns whether the last reply was cut.
     pub(super) fn is_cut(&self) -> bool {
-        self.last.is_some()
+        self.last().is_some()
     }
 
     /// Returns whether the next reply continues the text of the last one.
     fn is_continued(&self) -> bool {
-        self.last.as_ref().is_some_and(|cut| match cut.within {
+        self.last().is_some_and(|cut| match cut.within {
             Within::Text | Within::Reasoning => true,
             Within::Call(_) | Within::AfterCalls => false,
         })
@@ -88,28 +107,29 @@ impl Cuts {
 
     /// Notes that an instruction was added to the transcript; it mentions the cut.
     pub(super) fn told(&mut self) {
-        if let Some(cut) = &mut self.last {
+        if let Some(cut) = self.0.as_mut().and_then(|replies| replies.last.as_mut()) {
             cut.told = true;
         }
     }
 
     /// Resets the count, and lets the model be told of the last cut again.
     pub(super) fn reopen(&mut self) {
-        self.in_a_row = 0;
-        if let Some(cut) = &mut self.last {
+        let Some(replies) = &mut self.0 else { return };
+        replies.in_a_row = 0;
+        if let Some(cut) = &mut replies.last {
             cut.told = false;
         }
     }
 
     /// Returns the output that the next reply needs so that it is not cut again: four times as much, then all there is.
     pub(crate) fn next_room(&self) -> Option<u64> {
-        let cut = self.last.as_ref()?;
-        Some(if self.in_a_row < 2 { cut.permitted.saturating_mul(4) } else { u64::MAX })
+        let cut = self.last()?;
+        Some(if self.in_a_row() < 2 { cut.permitted.saturating_mul(4) } else { u64::MAX })
     }
 
     /// Returns the limit that ends the run because too many replies in a row were cut.
     pub(super) fn limit_hit(&self, place: &Place) -> Option<LimitHit> {
-        let cut = self.last.as_ref().filter(|_| self.in_a_row >= MAX_IN_A_ROW)?;
+        let cut = self.last().filter(|_| self.in_a_row() >= MAX_IN_A_ROW)?;
         Some(LimitHit { name: Limit::Output, limit: cut.permitted, spent: cut.had, place: place.clone() })
     }
 }
@@ -148,7 +168,7 @@ impl Conversation {
 
     /// Returns the text of the last reply, together with that of the cut replies that it continues.
     pub(super) fn joined_text(&self) -> String {
-        format!("{}{}", self.cuts.before, self.reply_texts().next().unwrap_or_default())
+        format!("{}{}", self.cuts.before(), self.reply_texts().next().unwrap_or_default())
     }
 
     /// Returns `partial`, the text of a failed call, together with the cut text that it continues.
@@ -158,7 +178,7 @@ impl Conversation {
 
     /// Returns the instruction about a cut reply that the model must get before the next turn.
     pub(super) fn cut_nudge(&self) -> Option<String> {
-        let cut = self.cuts.last.as_ref().filter(|cut| !cut.told)?;
+        let cut = self.cuts.last().filter(|cut| !cut.told)?;
         let continues_text = !self.text_to_continue().trim().is_empty();
         Some(format!("{} {}", cut.what_happened(), cut.what_to_do(continues_text)))
     }
@@ -171,7 +191,7 @@ impl Conversation {
         } else {
             nudges::landing_continues(limit)
         };
-        match self.cuts.last.as_ref().filter(|cut| !cut.told) {
+        match self.cuts.last().filter(|cut| !cut.told) {
             Some(cut) => format!("{} {landing}", cut.what_happened()),
             None => landing,
         }

@@ -45,7 +45,7 @@ impl Fold<'_> {
             run.conversation.cuts.told();
         }
         match &asked.purpose {
-            Purpose::Landing(hit) => run.stopping.landing = Landing::Due(hit.clone()),
+            Purpose::Landing(hit) => run.stopping.landing = Landing::Due(Box::new(hit.clone())),
             Purpose::Repair => run.answer.repair_asked = true,
             Purpose::Turn | Purpose::Compaction => (),
         }
@@ -62,7 +62,7 @@ impl Fold<'_> {
                 run.conversation.compaction.pending = PendingCompaction::Summarized(summary_of(reply));
                 return;
             }
-            Purpose::Landing(hit) => run.stopping.landing = Landing::Landed(hit.clone()),
+            Purpose::Landing(hit) => run.stopping.landing = Landing::Landed(Box::new(hit.clone())),
             Purpose::Repair => run.answer.repairs += 1,
             Purpose::Turn => (),
         }
@@ -123,8 +123,7 @@ impl Fold<'_> {
         } else {
             run.calls.begin(called.key, called.replay);
         }
-        run.calls.receipts.called(called);
-        run.calls.origins.extend(called.origin);
+        run.calls.note_called(called);
         run.own.tool_calls += 1;
     }
 
@@ -134,17 +133,10 @@ impl Fold<'_> {
         if refused.is_none() && !waits_for_runs(&result.name, run.calls.begun(key)) {
             run.work.call_ends(self.clock);
         }
-        match refused {
-            Some(CallRefusal::Denied) => run.calls.denied.push(result.text.clone()),
-            Some(CallRefusal::NoApprover { allow }) => {
-                run.calls.denied.push(result.text.clone());
-                let known = &mut run.calls.needs_approval;
-                known.extend(allow.iter().filter(|rule| !known.contains(rule)).cloned().collect::<Vec<_>>());
-            }
-            Some(CallRefusal::Limit(hit)) => run.stopping.land(|| hit.clone()),
-            Some(CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown) | None => (),
+        if let Some(CallRefusal::Limit(hit)) = refused {
+            run.stopping.land(|| hit.clone());
         }
-        run.calls.receipts.returned(key, result);
+        run.calls.note_returned(key, result, refused);
         if key.index == VERIFICATION {
             return self.checked(result);
         }
@@ -167,7 +159,7 @@ impl Fold<'_> {
         let run = &mut *self.run;
         if !result.is_error {
             if let Some(data) = &result.data {
-                run.answer.data.get_or_insert_with(|| Arc::new(data.clone()));
+                run.answer.data.get_or_insert_with(|| Arc::new(data.value()));
             }
             return;
         }
@@ -179,7 +171,7 @@ impl Fold<'_> {
         }
         if run.answer.repairs > 1 && run.answer.best_effort.is_none() {
             let message = format!("the answer does not match its schema: {}", result.text);
-            run.stopping.forced_outcome = Some(Outcome::failed(FailureKind::Schema, message));
+            run.stopping.forced_outcome = Some(Box::new(Outcome::failed(FailureKind::Schema, message)));
         }
     }
 
@@ -188,7 +180,7 @@ impl Fold<'_> {
         let answer = &mut self.run.answer;
         match &result.data {
             Some(data) if !result.is_error => {
-                answer.data.get_or_insert_with(|| Arc::new(data.clone()));
+                answer.data.get_or_insert_with(|| Arc::new(data.value()));
                 answer.text = TextAnswer::Valid;
             }
             Some(_) | None => answer.text = TextAnswer::Invalid(result.text.clone()),

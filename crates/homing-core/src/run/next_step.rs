@@ -33,7 +33,7 @@ impl Decision<'_> {
             return Step::Act(open);
         }
         if let Some(outcome) = &run.stopping.forced_outcome {
-            return self.stop(outcome.clone());
+            return self.stop(Outcome::clone(outcome));
         }
         match &run.conversation.compaction.pending {
             PendingCompaction::Summarized(summary) => return Step::Supersede { summary: summary.clone() },
@@ -56,7 +56,7 @@ impl Decision<'_> {
             return self.finish(None);
         }
         if let Landing::Due(hit) = &run.stopping.landing {
-            return self.land(hit.clone());
+            return self.land(LimitHit::clone(hit));
         }
         if let Some(hit) = run.conversation.cuts.limit_hit(&run.place) {
             return self.stop(Outcome::Exhausted(hit));
@@ -77,7 +77,7 @@ impl Decision<'_> {
     /// The last turn because of a limit, or the end if the last turn is over.
     pub(super) fn land(&self, hit: LimitHit) -> Step {
         match &self.0.stopping.landing {
-            Landing::Landed(hit) => self.stop(hit.clone().into()),
+            Landing::Landed(hit) => self.stop(LimitHit::clone(hit).into()),
             Landing::Due(_) => Step::Ask { purpose: Purpose::Landing(hit), nudge: None },
             Landing::None => {
                 let nudge = Some(self.0.conversation.landing_nudge(hit.name));
@@ -90,7 +90,7 @@ impl Decision<'_> {
     fn after_reply(&self, reply: &Reply) -> Step {
         let run = self.0;
         if let Landing::Landed(hit) = &run.stopping.landing {
-            return self.stop(hit.clone().into());
+            return self.stop(LimitHit::clone(hit).into());
         }
         match reply.stop {
             StopReason::Refusal => {

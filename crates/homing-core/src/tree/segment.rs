@@ -36,6 +36,14 @@ pub struct Share {
 }
 
 impl Share {
+    pub(crate) const NONE: Self = Self {
+        spent: Reservation { tokens: 0, cost_micros: 0 },
+        held: Reservation { tokens: 0, cost_micros: 0 },
+        landings: Reservation { tokens: 0, cost_micros: 0 },
+        tool_calls: 0,
+        children: 0,
+    };
+
     /// Returns everything that counts against a limit.
     pub fn total(&self) -> Reservation {
         self.spent + self.held
@@ -101,7 +109,7 @@ pub fn landing_hold(run: &Run) -> Reservation {
 pub fn set_elsewhere(tree: &mut RunTree, holder: Uuid, segment: Uuid, elsewhere: &Share) {
     let Some(at) = tree.by_id.get(&holder).copied() else { return };
     let seen = Segment::new(tree, segment).seen_elsewhere(&tree.runs[at]);
-    tree.runs[at].links.unseen = elsewhere.minus(&seen);
+    tree.runs[at].links.unseen = Some(Box::new(elsewhere.minus(&seen)));
 }
 
 /// Adds origins of untrusted content that runs of other segments have read.

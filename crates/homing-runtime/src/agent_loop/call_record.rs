@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use homing_core::{
     fact::{CallRefusal, Called, Fact},
+    json_text::JsonText,
     message::{Args, ToolCall, ToolResult},
     question::RequestedCall,
     rule::Rule,
@@ -170,7 +171,7 @@ impl CallRecorder {
             name: name.to_owned(),
             text: output.text,
             images: output.images,
-            data: output.data,
+            data: output.data.map(JsonText::from),
             is_error: output.is_error,
         });
         let is_denied = matches!(refused, Some(CallRefusal::Denied | CallRefusal::NoApprover { .. }));

@@ -244,12 +244,13 @@ impl RunDriver {
     fn announce_end(&self) {
         let ActiveRun { runtime, tree, live_run } = &*self.run;
         let parent = self.run.read(|run| run.spawned.parent);
+        // First, because hosts that wait make an envelope of their own, and that of a large tree should not exist twice.
+        runtime.run_ended(tree, live_run.run);
         live_run.over.cancel();
         tree.remove_live_run(live_run.run);
         if let Some(parent) = parent.and_then(|id| tree.live_run(id)) {
             parent.wake.notify_one();
         }
-        runtime.run_ended(tree, live_run.run);
         if live_run.run == key(tree) {
             runtime.tree_ended(tree);
         }

@@ -8,6 +8,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     fact::Fact,
+    json_text::JsonText,
     message::{Args, ToolCall, json_hash},
     question::{Answer, Question, QuestionId},
     tool::CallHost,
@@ -153,7 +154,7 @@ impl CallHost for ToolHost {
     fn returned(&self, tool: &str) -> Vec<Value> {
         self.tree.read(|tree| {
             let results = tree.runs().iter().flat_map(|run| run.results(tool)).filter(|result| !result.is_error);
-            results.filter_map(|result| result.data.clone()).collect()
+            results.filter_map(|result| result.data.as_ref().map(JsonText::value)).collect()
         })
     }
 }

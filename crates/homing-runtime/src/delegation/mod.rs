@@ -96,7 +96,7 @@ impl Delegation {
 
     async fn call(&self, state: CallState) -> Result<(), Interrupt> {
         let Some((name, args)) = self.recorder.resolve_or_refuse(&state) else { return Ok(()) };
-        match self.carry_out(&state, &name, &args).await {
+        match self.carry_out(&state, &name, args).await {
             Ok(DelegationOutput { output, reports }) => {
                 // If a child hit a limit of this run or its ancestors, a program ends too; only a model is asked to
                 // carry on.
@@ -113,27 +113,30 @@ impl Delegation {
         }
     }
 
-    async fn carry_out(&self, state: &CallState, name: &str, args: &Value) -> Result<DelegationOutput, CallError> {
+    /// Only the future of `delegate` is part of the caller's: a map waits for thousands of them, which should be as small as
+    /// possible. For the same reason it is given the arguments, which it drops before it waits.
+    async fn carry_out(&self, state: &CallState, name: &str, args: Value) -> Result<DelegationOutput, CallError> {
         match name {
             "delegate" => self.delegate(state, args).await,
-            "wait" => self.wait(state, args).await,
-            "tell" => self.tell(state, args).await,
-            "cancel" => self.cancel(state, args).await,
-            tool_names::SKILL => self.run_skill(state, args).await,
+            "wait" => Box::pin(self.wait(state, &args)).await,
+            "tell" => Box::pin(self.tell(state, &args)).await,
+            "cancel" => Box::pin(self.cancel(state, &args)).await,
+            tool_names::SKILL => Box::pin(self.run_skill(state, &args)).await,
             unknown => Err(RefusedCall::mistake(format!("`{unknown}` is not a delegation tool")).into()),
         }
     }
 
-    async fn delegate(&self, state: &CallState, args: &Value) -> Result<DelegationOutput, CallError> {
-        let mut delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
+    async fn delegate(&self, state: &CallState, args: Value) -> Result<DelegationOutput, CallError> {
+        let mut delegation = DelegateArgs::parse(&args, &self.run.runtime.parts.registry)?;
         if self.is_program() {
-            delegation.read_program(args)?;
+            delegation.read_program(&args)?;
         } else if !delegation.agent.execution.offered_to.includes_models() {
             let message = format!("denied: delegate `{}`: only the user can start this agent", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
-        let allowed_by = self.may_delegate(state, &delegation).await?;
-        self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
+        let allowed_by = Box::pin(self.may_delegate(state, &delegation)).await?;
+        Box::pin(self.recorder.begin(state, "delegate", &args, Replay::Keyed, allowed_by)).await?;
+        drop(args);
         self.run_child(state, &delegation).await
     }
 
@@ -147,7 +150,7 @@ impl Delegation {
             });
             let child = match last {
                 Some(child) => child,
-                None => match self.spawn(state, delegation).await {
+                None => match Box::pin(self.spawn(state, delegation)).await {
                     Ok(child) => child,
                     Err(error) => return not_spawned(error, reader),
                 },
@@ -158,7 +161,7 @@ impl Delegation {
             let ended = self.wait_for_end(child).await?;
             match (&ended.outcome, delegation.agent.task.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if spawned.max(1) <= times as usize => {
-                    if let Err(error) = self.spawn(state, delegation).await {
+                    if let Err(error) = Box::pin(self.spawn(state, delegation)).await {
                         return not_spawned(error, reader);
                     }
                 }

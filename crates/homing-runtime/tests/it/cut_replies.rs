@@ -148,7 +148,7 @@ async fn cut_structured_answer_is_repeated_not_failed() {
     let half = || cut_in_call("answer", "{\"n\": ");
     let good = || call([("answer", json!({"n": 7}))]);
     let (envelope, heard, _) = run_replies([half(), half(), good()], task().schema(schema.clone())).await;
-    assert_eq!((envelope.status, envelope.data), (Status::Done, Some(json!({"n": 7}))));
+    assert_eq!((envelope.status, envelope.data), (Status::Done, Some(json!({"n": 7}).into())));
     assert!(heard[2].contains("`answer`"), "{}", heard[2]);
     let (envelope, ..) = run_replies([say("prose"), half(), good()], task().schema(schema.clone())).await;
     assert_eq!(envelope.status, Status::Done);

@@ -260,7 +260,7 @@ async fn l20_structured_answer_is_repaired_once_and_then_fails() {
     let good = || call([("answer", json!({"name": "Rex", "legs": 4}))]);
     let bad = || call([("answer", json!({"name": "Rex", "legs": "four"}))]);
     let envelope = structured(vec![good()]).await;
-    assert_eq!((envelope.status, envelope.data), (Status::Done, Some(json!({"name": "Rex", "legs": 4}))));
+    assert_eq!((envelope.status, envelope.data), (Status::Done, Some(json!({"name": "Rex", "legs": 4}).into())));
     assert!(envelope.output.contains("Rex"));
     let envelope = structured(vec![bad(), good()]).await;
     assert_eq!(envelope.status, Status::Done);

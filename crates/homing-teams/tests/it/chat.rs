@@ -86,7 +86,7 @@ async fn r45_answer_is_the_last_useful_message_without_the_stop_word() {
     assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "A poem about tea"));
     let message = |speaker: &str, text: &str| json!({"speaker": speaker, "text": text, "status": "done"});
     let said = [message("ada", "A poem about tea"), message("bob", "**APPROVE**")];
-    assert_eq!(whole.data, Some(json!({"messages": said, "summary": null})));
+    assert_eq!(whole.data, Some(json!({"messages": said, "summary": null}).into()));
 }
 
 #[tokio::test(start_paused = true)]

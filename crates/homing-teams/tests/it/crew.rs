@@ -351,7 +351,7 @@ async fn answer_of_a_crew_has_the_schema_of_its_last_task() {
         parts(journal, agents(["reviewer"]), scripted(script), vec![team.clone()])
     };
     let whole = cut_anywhere(make, "report", "ants").await;
-    assert_eq!((whole.status, whole.data), (Status::Done, Some(json!({"score": 7}))));
+    assert_eq!((whole.status, whole.data), (Status::Done, Some(json!({"score": 7}).into())));
 }
 
 #[test]
@@ -388,7 +388,7 @@ async fn structured_answer_of_a_crew_is_its_output_too() {
         parts(journal, agents(["ada"]), scripted(script), vec![Team::new("crew", crew.clone())])
     };
     let whole = cut_anywhere(make, "crew", "x").await;
-    assert_eq!((whole.output.as_str(), whole.data), ("{\n  \"n\": 3\n}", Some(json!({"n": 3}))));
+    assert_eq!((whole.output.as_str(), whole.data), ("{\n  \"n\": 3\n}", Some(json!({"n": 3}).into())));
 }
 
 #[tokio::test(start_paused = true)]

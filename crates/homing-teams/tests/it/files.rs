@@ -282,7 +282,7 @@ async fn error_of_a_program_names_file_line_and_node() {
         (error.kind.as_str(), error.message.as_str()),
         ("team", "team.yaml:7:7: node `x`: `n` must be a number, not \"many\"")
     );
-    assert_eq!(failed.data, Some(serde_json::json!({"n": null})), "the state is kept as data");
+    assert_eq!(failed.data, Some(serde_json::json!({"n": null}).into()), "the state is kept as data");
     let records = journal.records(failed.run);
     let teams = recorded_in(records.iter().map(|record| &**record));
     let runtime = Runtime::new(make(MemoryJournal::with(records[..6].iter().cloned()), teams));

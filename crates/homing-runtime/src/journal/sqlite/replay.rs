@@ -14,6 +14,7 @@ use homing_core::{
     BoxFuture,
     definition::ModelChoice,
     fact::{Fact, Purpose, Record},
+    json_text::JsonText,
     message::{FNV_START, Reply, ToolCall, ToolResult, TranscriptEntry, fnv},
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, Models, OnDelta, ResolvedModel},
     place::Place,
@@ -252,6 +253,7 @@ fn recorded(
         return Err(format!("`{name}` was called with {args}; in the recording it was `{}` with {before}", call.name));
     }
     let ToolResult { text, images, data, is_error, .. } = ToolResult::clone(result);
+    let data = data.as_ref().map(JsonText::value);
     Ok(ToolOutput::text(text).images(images).data(data).is_error(is_error))
 }
 

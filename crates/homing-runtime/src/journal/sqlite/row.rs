@@ -75,6 +75,8 @@ fn write(record: &Record) -> serde_json::Result<(String, Vec<LongText>)> {
 fn element(record: &Record, fact: impl Serialize) -> serde_json::Result<String> {
     let mut json = Vec::with_capacity(512);
     serde_json::to_writer(&mut json, &Element { at: record.at, run: record.run, place: record.place.clone(), fact })?;
+    // Thousands of rows can wait for the writer, and a text that has grown has room for up to twice as much.
+    json.shrink_to_fit();
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 

@@ -198,7 +198,7 @@ fn try_open(path: &Path) -> Result<Connection, OpenError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A thousand live trees touch more pages than SQLite caches by default, so that it would read and write the same pages
     // again and again. Negative numbers are kibibytes.
-    connection.pragma_update(None, "cache_size", -16 * 1024)?;
+    connection.pragma_update(None, "cache_size", -4 * 1024)?;
     // A checkpoint every 16 MB: each costs two more syncs.
     connection.pragma_update(None, "wal_autocheckpoint", 16 * 1024 * 1024 / PAGE)?;
     // After a burst the log is truncated to this size instead of keeping its largest size.
