@@ -85,12 +85,8 @@ impl ModelCalls {
         let (mut wait, mut admission) = (BudgetWait::new(&self.run), None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
-            // Usually nothing was waited for since the last check.
-            if checked.elapsed() >= Duration::from_millis(1) {
-                if let Some(step) = self.land_if_time_is_short(purpose) {
-                    return Ok(Reserved::Instead(step));
-                }
-                checked = Instant::now();
+            if let Some(step) = self.land_after_wait(purpose, &mut checked) {
+                return Ok(Reserved::Instead(step));
             }
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
             let settlement = self.reservations.next_settlement();
@@ -273,6 +269,15 @@ impl ModelCalls {
         if is_marked {
             self.run.mark(None);
         }
+    }
+
+    /// Like [`Self::land_if_time_is_short`], if time has passed since the last check. Usually nothing was waited for.
+    fn land_after_wait(&self, purpose: &Purpose, checked: &mut Instant) -> Option<Step> {
+        if checked.elapsed() < Duration::from_millis(1) {
+            return None;
+        }
+        *checked = Instant::now();
+        self.land_if_time_is_short(purpose)
     }
 
     /// Lands the run instead of another turn if its time is nearly up.
