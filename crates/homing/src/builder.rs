@@ -384,7 +384,6 @@ impl HomingBuilder {
     ///
     /// Fails if the working folder does not exist, no model is configured, a permission rule or a team is invalid, an agent needs
     /// a feature or a coding setup that is missing, no program can supervise commands, or the journal cannot be opened.
-    #[cfg_attr(not(feature = "tools"), expect(unused_mut, reason = "only a coding setup changes the builder"))]
     pub fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
@@ -397,7 +396,7 @@ impl HomingBuilder {
         #[cfg(feature = "tools")]
         let opened = match self.coding_setup.take() {
             Some(setup) => {
-                self = self.check_setup(&setup, &workdir)?;
+                self = with_own_files_protected(self, &setup, &workdir)?;
                 let (opened, with_setup) = journal.open_beside(|| setup.add_to(self));
                 self = with_setup;
                 opened?
@@ -438,21 +437,25 @@ impl HomingBuilder {
             commands,
         })
     }
+}
 
-    /// Refuses a folder that agents must not work in, and keeps the user's own files from them.
-    #[cfg(feature = "tools")]
-    fn check_setup(mut self, setup: &crate::CodingSetup, workdir: &std::path::Path) -> Result<Self, BuildError> {
-        if setup.helper.is_none() && !setup.without_commands {
-            return Err(BuildError::NoHelper);
-        }
-        let Some(files) = setup.user_files() else { return Ok(self) };
-        if let Some(why) = files.refuses(workdir) {
-            return Err(BuildError::RefusedFolder(workdir.to_owned(), why));
-        }
-        self.diagnostics.extend(files.warning(workdir));
-        if let Some(layer) = files.layer(&self.permissions.roots(workdir)) {
-            self.permissions = self.permissions.layer(layer);
-        }
-        Ok(self)
+/// Refuses a folder that agents must not work in, and keeps the user's own files from them.
+#[cfg(feature = "tools")]
+fn with_own_files_protected(
+    mut builder: HomingBuilder,
+    setup: &crate::CodingSetup,
+    workdir: &std::path::Path,
+) -> Result<HomingBuilder, BuildError> {
+    if setup.helper.is_none() && !setup.without_commands {
+        return Err(BuildError::NoHelper);
     }
+    let Some(files) = setup.user_files() else { return Ok(builder) };
+    if let Some(why) = files.refuses(workdir) {
+        return Err(BuildError::RefusedFolder(workdir.to_owned(), why));
+    }
+    builder.diagnostics.extend(files.warning(workdir));
+    if let Some(layer) = files.layer(&builder.permissions.roots(workdir)) {
+        builder.permissions = builder.permissions.layer(layer);
+    }
+    Ok(builder)
 }
