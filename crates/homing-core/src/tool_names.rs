@@ -252,10 +252,6 @@ static FOREIGN: LazyLock<HashSet<String>> =
 
 /// Returns the canonical name for `name`, if there is such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    // Programs that use our names only never need the table inverted.
-    if let Some(ours) = all().find(|ours| *ours == name) {
-        return Some(ours);
-    }
     // Each call of a tool asks several times, nearly always with a short ASCII name.
     let (mut short, mut length) = ([0_u8; 32], 0);
     let is_simple = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
