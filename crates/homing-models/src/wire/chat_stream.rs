@@ -11,7 +11,7 @@ use super::{
     DeltaListener, EventText, StreamProgress,
     chat_chunk::{ChatChunk, ChatDelta, ContentText, FunctionDelta, MessageForm, arguments, parsed},
     event_text,
-    json_scanner::JsonText,
+    json_scanner::JsonStr,
     plain_chunk::{ChunkHead, ContentFrame, PlainCall, PlainChunk},
     read,
     reasoning::{FIELDS, IN_CONTENT},
@@ -98,9 +98,9 @@ impl ChatDecoder {
         chunk: PlainChunk<'_>,
         on_delta: DeltaListener<'_>,
     ) -> Option<Result<StreamProgress, ModelError>> {
-        let content = chunk.content.map_or(Some(Cow::Borrowed("")), JsonText::read)?;
+        let content = chunk.content.map_or(Some(Cow::Borrowed("")), JsonStr::read)?;
         let arguments = chunk.call.as_ref().and_then(|call| call.arguments);
-        let arguments = arguments.map_or(Some(Cow::Borrowed("")), JsonText::read)?;
+        let arguments = arguments.map_or(Some(Cow::Borrowed("")), JsonStr::read)?;
         let reasoning = match chunk.reasoning {
             Some((field, text)) => Some((field, text.read()?)),
             None => None,

@@ -6,13 +6,13 @@ use super::EventText;
 
 /// A JSON string whose escapes are not checked yet.
 #[derive(Clone, Copy)]
-pub(super) struct JsonText<'a> {
+pub(super) struct JsonStr<'a> {
     /// With its quotes.
     pub(super) quoted: &'a str,
     has_escapes: bool,
 }
 
-impl<'a> JsonText<'a> {
+impl<'a> JsonStr<'a> {
     /// The text; `None` if an escape is wrong.
     pub(super) fn read(self) -> Option<Cow<'a, str>> {
         if !self.has_escapes {
@@ -144,7 +144,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string.
-    pub(super) fn text(&mut self) -> Option<JsonText<'a>> {
+    pub(super) fn text(&mut self) -> Option<JsonStr<'a>> {
         self.eat(b'"')?;
         let (start, mut has_escapes) = (self.at - 1, false);
         loop {
@@ -160,7 +160,7 @@ impl<'a> Scanner<'a> {
             }
         }
         self.at += 1;
-        Some(JsonText { quoted: self.text.get(start..self.at)?, has_escapes })
+        Some(JsonStr { quoted: self.text.get(start..self.at)?, has_escapes })
     }
 
     /// Reads a string without escapes.
@@ -183,7 +183,7 @@ impl<'a> Scanner<'a> {
         if self.is_null() { self.null().map(|()| None) } else { self.plain().map(Some) }
     }
 
-    pub(super) fn text_or_null(&mut self) -> Option<Option<JsonText<'a>>> {
+    pub(super) fn text_or_null(&mut self) -> Option<Option<JsonStr<'a>>> {
         if self.is_null() { self.null().map(|()| None) } else { self.text().map(Some) }
     }
 
@@ -268,7 +268,7 @@ mod tests {
     fn escapes_are_read_like_all_json() {
         for text in [r#"{\"n\":0}"#, r"a\n\t\r\/\\", r"\u00fc\b\f", r"ü\n", r"\"] {
             let quoted = format!("\"{text}\"");
-            let read = JsonText { quoted: &quoted, has_escapes: true }.read().map(Cow::into_owned);
+            let read = JsonStr { quoted: &quoted, has_escapes: true }.read().map(Cow::into_owned);
             assert_eq!(read, serde_json::from_str::<String>(&quoted).ok(), "{text}");
         }
     }

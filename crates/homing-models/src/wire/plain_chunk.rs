@@ -5,7 +5,7 @@
 use homing_core::message::Usage;
 
 use super::{
-    json_scanner::{JsonText, Scanner},
+    json_scanner::{JsonStr, Scanner},
     reasoning::FIELDS,
     usage,
 };
@@ -15,9 +15,9 @@ use super::{
 pub(super) struct PlainChunk<'a> {
     pub(super) model: Option<&'a str>,
     pub(super) usage: Option<ChunkUsage<'a>>,
-    pub(super) content: Option<JsonText<'a>>,
+    pub(super) content: Option<JsonStr<'a>>,
     /// The reasoning, with the name of its field.
-    pub(super) reasoning: Option<(&'static str, JsonText<'a>)>,
+    pub(super) reasoning: Option<(&'static str, JsonStr<'a>)>,
     pub(super) call: Option<PlainCall<'a>>,
     pub(super) finish_reason: Option<&'a str>,
     /// The end of the members before the choices, if only the model matters of them, and the keys that they have.
@@ -58,7 +58,7 @@ pub(super) struct PlainCall<'a> {
     pub(super) index: Option<u64>,
     pub(super) id: Option<&'a str>,
     pub(super) name: Option<&'a str>,
-    pub(super) arguments: Option<JsonText<'a>>,
+    pub(super) arguments: Option<JsonStr<'a>>,
 }
 
 impl<'a> PlainChunk<'a> {
@@ -232,7 +232,7 @@ impl ContentFrame {
     }
 
     /// The content of an event with this frame.
-    pub(super) fn content<'a>(&self, event: &'a str) -> Option<JsonText<'a>> {
+    pub(super) fn content<'a>(&self, event: &'a str) -> Option<JsonStr<'a>> {
         let mut scan = Scanner::new(event.strip_prefix(&*self.before)?);
         let content = scan.text()?;
         (scan.rest() == &*self.after).then_some(content)
@@ -292,7 +292,7 @@ mod tests {
         let event = |text: &str| format!(r#"{{"choices":[{{"delta":{{"content": {text}}},"finish_reason":null}}]}}"#);
         let first = event(r#""a""#);
         let frame = ContentFrame::of(&first, &PlainChunk::read(&first, None).unwrap()).unwrap();
-        let content = |event: &str| frame.content(event).and_then(JsonText::read).map(Cow::into_owned);
+        let content = |event: &str| frame.content(event).and_then(JsonStr::read).map(Cow::into_owned);
         assert_eq!(content(&event(r#""b \n \"c\"""#)).as_deref(), Some("b \n \"c\""));
         for other in [r#""a","role":"x""#, r#""a" "#, "null", r#""\x""#, "\"\u{1}\"", r#"["a"]"#] {
             assert_eq!(content(&event(other)), None, "{other}");

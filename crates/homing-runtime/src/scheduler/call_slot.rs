@@ -44,7 +44,8 @@ impl CallSlot {
             state.slot = None;
         }
     }
-    /// Most replies have one call, so that the lock is free.
+
+    /// Locks the state. Most replies have one call, so that the lock is free.
     async fn lock(&self) -> tokio::sync::MutexGuard<'_, SlotState> {
         match self.state.try_lock() {
             Ok(state) => state,
