@@ -1,15 +1,18 @@
 //! Sends one request, once, within five timeouts, and passes the response to a decoder.
 //! Independent of wires and prices; the runtime retries.
 //!
-//! It uses hyper directly. A general client would parse the address again for every request, and ask a stack of services for
-//! redirects, retries and cookies, none of which a model call has.
+//! A general client would parse the address again for every request, and ask a stack of services for redirects, retries and cookies,
+//! none of which a model call has. So it has connections of its own: HTTP/2 by hyper, HTTP/1 by `http1.rs`.
 
 mod body;
 mod connect;
+mod framing;
 mod http1;
 mod pool;
+mod request;
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     error::Error,
     fmt,
@@ -23,7 +26,7 @@ use std::{
 use homing_core::model::{ModelError, OnDelta};
 use http::{
     HeaderMap, Method, StatusCode, Uri,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
+    header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderValue, USER_AGENT},
 };
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::time::{Instant, timeout_at};
@@ -32,6 +35,7 @@ use tokio_rustls::rustls::ClientConfig;
 use body::Response;
 use connect::Proxy;
 pub(crate) use pool::Endpoint;
+pub(crate) use request::Request;
 
 use crate::{
     classify_error::{self, ErrorBody, shortened},
@@ -128,8 +132,7 @@ impl fmt::Display for Peer {
 pub(crate) struct OutgoingRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) peer: &'a Peer,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: String,
+    pub(crate) request: Request<'a>,
     pub(crate) time_left: Option<Duration>,
     /// The output tokens that it permits.
     pub(crate) max_output: u64,
@@ -171,7 +174,9 @@ pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMa
     let until = Instant::now() + LIST_WAIT;
     let mut deadline = Deadline::new(None);
     let late = || no_response(peer, LIST_WAIT);
-    let sending = endpoint.send(http, Method::GET, headers, bytes::Bytes::new());
+    let (method, headers) = (Method::GET, Cow::Owned(headers));
+    let mut request = Request { method, headers, idempotency_key: None, body: bytes::Bytes::new() };
+    let sending = endpoint.send(http, &mut request);
     let mut response = deadline.until(until, late, sending).await?.map_err(|error| transport(&error, peer))?;
     let status = response.status;
     if !status.is_success() {
@@ -181,10 +186,8 @@ pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMa
         return Err(if is_refused { ModelError::Unauthorized { reason } } else { ModelError::Unusable { reason } });
     }
     let mut body = Vec::new();
-    while let Some(chunk) =
-        deadline.until(until, late, response.chunk()).await?.map_err(|error| transport(&error, peer))?
-    {
-        body.extend_from_slice(&chunk);
+    while deadline.until(until, late, response.advance()).await?.map_err(|error| transport(&error, peer))? {
+        body.extend_from_slice(response.piece());
         if body.len() > MAX_LIST {
             return Err(too_large(MAX_LIST));
         }
@@ -212,8 +215,7 @@ async fn open(
     deadline: &mut Deadline,
 ) -> Result<Response, Refusal> {
     let wait = timeouts.connect + timeouts.headers;
-    let (headers, body) = (mem::take(&mut outgoing.headers), mem::take(&mut outgoing.body));
-    let sending = pin!(outgoing.endpoint.send(http, Method::POST, headers, body.into()));
+    let sending = pin!(outgoing.endpoint.send(http, &mut outgoing.request));
     let late = || no_response(outgoing.peer, wait);
     let response = deadline.until(Instant::now() + wait, late, sending).await?;
     let response = response.map_err(|error| transport(&error, outgoing.peer))?;
@@ -228,8 +230,8 @@ async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &mut Dea
     let mut body = Vec::new();
     let until = Instant::now() + timeouts.headers;
     // The status is enough to classify the error, so a body that is missing or cut is not an error of its own.
-    while let Ok(Ok(Some(chunk))) = deadline.until(until, String::new, response.chunk()).await {
-        body.extend_from_slice(&chunk);
+    while let Ok(Ok(true)) = deadline.until(until, String::new, response.advance()).await {
+        body.extend_from_slice(response.piece());
         if body.len() > MAX_ERROR_BODY {
             body.truncate(MAX_ERROR_BODY);
             break;
@@ -266,30 +268,36 @@ struct ResponseBody<'a> {
 
 impl ResponseBody<'_> {
     async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
-        // Headers refer to the memory that the connection reads into, and would keep it from being used again.
-        let headers = mem::take(&mut self.response.headers);
-        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let declared = declared(content_type);
-        let content_type = if declared.is_some() { String::new() } else { content_type.to_owned() };
-        drop(headers);
-        let Some(mut head) = self.next_chunk().await? else {
+        let content_type = mem::take(&mut self.response.content_type);
+        if !self.advance().await? {
             return Err(ModelError::Broken { reason: "the response is empty".into() });
-        };
-        // Some servers send no type or a wrong one, so the first bytes decide.
-        let kind = loop {
-            match declared.map(Ok).or_else(|| sniff(&head)) {
-                Some(Ok(kind)) => break kind,
-                Some(Err(())) => return Err(not_an_api(&content_type, &head)),
-                None => (),
-            }
-            let Some(chunk) = self.next_chunk().await? else { return Err(not_an_api(&content_type, &head)) };
-            head = [head, chunk].concat().into();
+        }
+        let (kind, head) = match declared(&content_type) {
+            Some(kind) => (kind, Vec::new()),
+            // Boxed, because few responses have no type or a wrong one.
+            None => Box::pin(self.sniffed(&content_type)).await?,
         };
         match kind {
             BodyKind::Events => self.read_events(EventReader::new(self.limits), head, decoder, on_delta).await,
             BodyKind::Frames => self.read_events(EventReader::of_frames(self.limits), head, decoder, on_delta).await,
             // Boxed, because few responses are.
-            BodyKind::Whole => Box::pin(self.read_whole(head.into(), decoder, on_delta)).await,
+            BodyKind::Whole => Box::pin(self.read_whole(head, decoder, on_delta)).await,
+        }
+    }
+
+    /// Reads until the first bytes tell the form of the body; returns it and the bytes.
+    async fn sniffed(&mut self, content_type: &str) -> Result<(BodyKind, Vec<u8>), ModelError> {
+        let mut head = Vec::new();
+        loop {
+            head.extend_from_slice(self.response.piece());
+            match sniff(&head) {
+                Some(Ok(kind)) => return Ok((kind, head)),
+                Some(Err(())) => return Err(not_an_api(content_type, &head)),
+                None => (),
+            }
+            if !self.advance().await? {
+                return Err(not_an_api(content_type, &head));
+            }
         }
     }
 
@@ -299,8 +307,8 @@ impl ResponseBody<'_> {
         decoder: &mut Decoder,
         on_delta: OnDelta<'_>,
     ) -> Result<(), ModelError> {
-        while let Some(chunk) = self.next_chunk().await? {
-            body.extend_from_slice(&chunk);
+        while self.advance().await? {
+            body.extend_from_slice(self.response.piece());
             if body.len() > self.limits.event {
                 return Err(too_large(self.limits.event));
             }
@@ -309,39 +317,41 @@ impl ResponseBody<'_> {
         decoder.check_length()
     }
 
+    /// Reads events. They begin with `head` if it is not empty, or else with the current piece of the body.
     async fn read_events(
         &mut self,
         mut events: EventReader,
-        mut chunk: bytes::Bytes,
+        mut head: Vec<u8>,
         decoder: &mut Decoder,
         on_delta: OnDelta<'_>,
     ) -> Result<(), ModelError> {
         loop {
-            let progress = events.push(&chunk, decoder, on_delta)?;
-            // The connection reads into the same memory again if nothing refers to it.
-            drop(chunk);
+            let piece = if head.is_empty() { self.response.piece() } else { &head };
+            let progress = events.push(piece, decoder, on_delta)?;
+            head = Vec::new();
             if progress == StreamProgress::Over {
                 // A connection is reused only if its body was read to the end, which follows at once.
                 if !self.response.has_ended() {
-                    let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.chunk()).await;
+                    let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.advance()).await;
                 }
                 return Ok(());
             }
             self.timers.note(progress);
-            chunk = match self.next_chunk().await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => return events.finish(decoder, on_delta),
+            match self.advance().await {
+                Ok(true) => (),
+                Ok(false) => return events.finish(decoder, on_delta),
                 // Nothing but the usage can be missing from a complete reply.
                 Err(ModelError::Broken { .. }) if self.timers.is_whole => return Ok(()),
                 Err(error) => return Err(error),
-            };
+            }
         }
     }
 
-    async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, ModelError> {
+    /// Waits for the next piece of the body; returns whether there is one.
+    async fn advance(&mut self) -> Result<bool, ModelError> {
         let late = || self.timers.message(self.peer);
-        let chunk = self.deadline.until(self.timers.until, late, pin!(self.response.chunk())).await?;
-        chunk.map_err(|error| transport(&error, self.peer))
+        let advanced = self.deadline.until(self.timers.until, late, pin!(self.response.advance())).await?;
+        advanced.map_err(|error| transport(&error, self.peer))
     }
 }
 

@@ -1,8 +1,11 @@
 //! [`NativeModel`]: a model behind one of the native wires, over the shared connections.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
+use ::http::{
+    Method,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue},
+};
 use homing_core::{
     BoxFuture,
     message::{Image, Reply},
@@ -28,9 +31,6 @@ use crate::{
     },
 };
 
-/// The header that identifies a reply to the provider, so that it is not generated twice.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
 /// A model behind one of the native wires.
 pub(crate) struct NativeModel {
     card: ModelCard,
@@ -41,7 +41,7 @@ pub(crate) struct NativeModel {
     origin: String,
     rejected: RejectedReasoning,
     endpoint: Endpoint,
-    /// The headers of every request. Those that differ have their places, because a copy has no room for more.
+    /// The headers of every request.
     headers: HeaderMap,
     key: ApiKey,
     peer: Peer,
@@ -73,8 +73,6 @@ impl NativeModel {
         let endpoint = Endpoint::new(&http, &url);
         let endpoint = endpoint.map_err(|reason| bad(RowError::BadUrl { url: url.to_string(), reason }))?;
         headers.insert(HOST, endpoint.host.clone());
-        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static(""));
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static(""));
         let timeouts = http.timeouts.with_patience(row.patience()).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
@@ -132,14 +130,11 @@ impl NativeModel {
             // A body is an object whose first member follows the brace.
             body.insert_str(1, &sampling::members(&settings));
         }
-        let mut headers = self.headers.clone();
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-        match HeaderValue::from_str(request.key) {
-            Ok(value) if !request.key.is_empty() => headers.insert(IDEMPOTENCY_KEY, value),
-            Ok(_) | Err(_) => headers.remove(IDEMPOTENCY_KEY),
-        };
+        let idempotency_key = HeaderValue::from_str(request.key).ok().filter(|key| !key.is_empty());
         let (time_left, max_output) = (request.time_left, request.max_output);
-        OutgoingRequest { endpoint: &self.endpoint, peer: &self.peer, headers, body, time_left, max_output }
+        let (method, headers, body) = (Method::POST, Cow::Borrowed(&self.headers), body.into());
+        let request = http::Request { method, headers, idempotency_key, body };
+        OutgoingRequest { endpoint: &self.endpoint, peer: &self.peer, request, time_left, max_output }
     }
 }
 
@@ -183,7 +178,8 @@ impl Model for NativeModel {
             };
             let mut outgoing = self.outgoing(&request);
             if let Some(signer) = &self.signer {
-                let signed = signer.sign(&self.endpoint.url, &mut outgoing.headers, &outgoing.body).await;
+                let headers = outgoing.request.headers.to_mut();
+                let signed = signer.sign(&self.endpoint.url, headers, &outgoing.request.body).await;
                 signed.map_err(AskFailure::free)?;
             }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));

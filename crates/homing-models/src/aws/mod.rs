@@ -135,7 +135,7 @@ impl AwsSigner {
     }
 
     /// Adds the headers of the signature.
-    pub(crate) async fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &str) -> Result<(), ModelError> {
+    pub(crate) async fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &[u8]) -> Result<(), ModelError> {
         let credentials = self.credentials().await.map_err(|reason| ModelError::Unauthorized { reason })?;
         let signed = self.signature(&credentials, url, headers, body, SystemTime::now());
         signed.map_err(|_| ModelError::Unauthorized {
@@ -148,7 +148,7 @@ impl AwsSigner {
         credentials: &AwsCredentials,
         url: &Url,
         headers: &mut HeaderMap,
-        body: &str,
+        body: &[u8],
         now: SystemTime,
     ) -> Result<(), http::header::InvalidHeaderValue> {
         let scope = sigv4::Scope { region: &self.region, service: SERVICE, at: sigv4::timestamp(now) };
@@ -165,7 +165,7 @@ impl AwsSigner {
         {
             signed.extend(text(name).map(|value| (name.as_str().to_owned(), value)));
         }
-        let request = sigv4::Request { method: "POST", url, headers: signed, body: body.as_bytes() };
+        let request = sigv4::Request { method: "POST", url, headers: signed, body };
         let mut value = HeaderValue::try_from(sigv4::authorization(&request, credentials, &scope))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);

@@ -1,21 +1,20 @@
 //! A response whose body is read in chunks, decompressed if necessary.
 
-use std::{io::Write, mem, sync::Arc};
+use std::{
+    io::Write,
+    mem,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Waker},
+};
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
-use http::{
-    HeaderMap, StatusCode,
-    header::{CONTENT_ENCODING, TRANSFER_ENCODING},
-};
+use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{
-    TransportError,
-    http1::{Http1Connection, at_once},
-    pool::Origin,
-};
+use super::{TransportError, framing::ResponseHead, http1::Http1Connection, pool::Origin};
 
 /// Compressed bytes that are decompressed at once. They become at most about a thousand times as many.
 const COMPRESSED_PIECE: usize = 4 * 1024;
@@ -23,49 +22,96 @@ const COMPRESSED_PIECE: usize = 4 * 1024;
 /// A response whose headers have arrived.
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
+    pub(crate) content_type: String,
+    /// The headers of an error.
     pub(crate) headers: HeaderMap,
-    body: Incoming,
+    body: Body,
     gzip: Option<Box<Gunzip>>,
-    /// The connection, which can be used again once the body was read to its end.
-    connection: Option<(Arc<Origin>, Http1Connection)>,
+    /// The current piece of the body, if it is not that of the connection.
+    piece: Bytes,
+}
+
+/// The source of a body.
+pub(crate) enum Body {
+    /// A connection, which can be used again once the body was read to its end.
+    Http1(Http1Connection, Arc<Origin>),
+    Http2(Incoming),
+    Over,
 }
 
 impl Response {
-    pub(crate) fn new(response: http::Response<Incoming>, connection: Option<(Arc<Origin>, Http1Connection)>) -> Self {
-        let (head, body) = response.into_parts();
-        let is_gzip = |name| head.headers.get(name).is_some_and(|value| value.as_bytes().starts_with(b"gzip"));
-        let gzip = (is_gzip(CONTENT_ENCODING) || is_gzip(TRANSFER_ENCODING)).then(Box::default);
-        Self { status: head.status, headers: head.headers, body, gzip, connection }
+    pub(crate) fn new(head: ResponseHead, body: Body) -> Self {
+        let ResponseHead { status, content_type, is_gzip, headers } = head;
+        Self { status, content_type, headers, body, gzip: is_gzip.then(Box::default), piece: Bytes::new() }
     }
 
     /// Returns whether the body ends with what has already arrived. Its connection is then kept.
     pub(crate) fn has_ended(&mut self) -> bool {
-        at_once(self.chunk()).is_some()
+        pin!(self.advance()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// The next bytes of the body; `None` at its end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, TransportError> {
+    /// Waits for the next piece of the body; returns whether there is one.
+    pub(crate) async fn advance(&mut self) -> Result<bool, TransportError> {
         loop {
             if let Some(piece) = self.gzip.as_mut().map_or(Ok(None), |gzip| gzip.next())? {
-                return Ok(Some(piece));
+                self.piece = piece;
+                return Ok(true);
             }
-            let frame = match &mut self.connection {
-                Some((_, connection)) => connection.receive(self.body.frame()).await,
-                None => self.body.frame().await,
+            self.piece = Bytes::new();
+            let has_more = match &mut self.body {
+                Body::Http1(connection, _) => connection.receive().await.map_err(TransportError::lost)?,
+                Body::Http2(incoming) => match next_data(incoming).await? {
+                    Some(data) => {
+                        self.piece = data;
+                        true
+                    }
+                    None => false,
+                },
+                Body::Over => false,
             };
-            let Some(frame) = frame else {
-                if let Some((origin, connection)) = self.connection.take() {
-                    origin.keep(connection);
-                }
-                return self.gzip.take().map_or(Ok(None), |gzip| gzip.finish());
-            };
-            let Ok(data) = frame.map_err(TransportError::lost)?.into_data() else { continue };
+            if !has_more {
+                return self.finish();
+            }
             match &mut self.gzip {
-                Some(gzip) => gzip.compressed = data,
-                None => return Ok(Some(data)),
+                Some(gzip) => gzip.compressed = Bytes::copy_from_slice(self.body.piece(&self.piece)),
+                None => return Ok(true),
             }
         }
     }
+
+    /// The current piece of the body.
+    pub(crate) fn piece(&self) -> &[u8] {
+        if self.gzip.is_some() { &self.piece } else { self.body.piece(&self.piece) }
+    }
+
+    /// Keeps the connection; returns whether decompression yields a last piece.
+    fn finish(&mut self) -> Result<bool, TransportError> {
+        if let Body::Http1(connection, origin) = mem::replace(&mut self.body, Body::Over) {
+            origin.keep(connection);
+        }
+        self.piece = self.gzip.take().map_or(Ok(None), |gzip| gzip.finish())?.unwrap_or_default();
+        Ok(!self.piece.is_empty())
+    }
+}
+
+impl Body {
+    /// The piece that was received last: that of the connection, or `other`.
+    fn piece<'a>(&'a self, other: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Http1(connection, _) => connection.piece(),
+            Self::Http2(_) | Self::Over => other,
+        }
+    }
+}
+
+/// The next data of a body of HTTP/2; `None` at its end.
+async fn next_data(incoming: &mut Incoming) -> Result<Option<Bytes>, TransportError> {
+    while let Some(frame) = incoming.frame().await {
+        if let Ok(data) = frame.map_err(TransportError::lost)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 /// Decompresses a body, piece by piece.

@@ -1,4 +1,4 @@
-//! Opens connections: TCP, the tunnel of a proxy, TLS, and the handshake of HTTP.
+//! Opens connections: TCP, the tunnel of a proxy, TLS, and the handshake of HTTP/2.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -17,7 +17,11 @@ use tokio_rustls::{
     rustls::{ClientConfig, crypto::aws_lc_rs, pki_types::ServerName},
 };
 
-use super::{Http, TransportError, http1::Http1Connection, pool::Connection};
+use super::{
+    Http, TransportError,
+    http1::{Http1Connection, Stream},
+    pool::Connection,
+};
 
 /// Time without traffic after which a connection is probed, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -92,7 +96,7 @@ async fn open(http: &Http, origin: &Uri) -> Result<Connection, TransportError> {
     let is_tls = origin.scheme() == Some(&Scheme::HTTPS);
     let stream = open_tcp(http, origin, is_tls).await?;
     if !is_tls {
-        return http1_over(stream).await;
+        return Ok(Connection::Http1(Http1Connection::new(Stream::Plain(stream))));
     }
     // Boxed, because a plain connection does not need its state.
     Box::pin(over_tls(http, origin, stream)).await
@@ -110,7 +114,7 @@ async fn over_tls(http: &Http, origin: &Uri, stream: TcpStream) -> Result<Connec
             drop(tokio::spawn(connection));
             Ok(Connection::Http2(sender))
         }
-        _ => http1_over(stream).await,
+        _ => Ok(Connection::Http1(Http1Connection::new(Stream::Tls(Box::new(stream))))),
     }
 }
 
@@ -130,11 +134,4 @@ async fn open_tcp(http: &Http, origin: &Uri, is_tls: bool) -> Result<TcpStream, 
         Some(proxy) => connector.call(proxy.uri.clone()).await.map_err(TransportError::connect)?,
     };
     Ok(stream.into_inner())
-}
-
-async fn http1_over(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-) -> Result<Connection, TransportError> {
-    let connection = Http1Connection::new(TokioIo::new(stream)).await.map_err(TransportError::connect)?;
-    Ok(Connection::Http1(connection))
 }

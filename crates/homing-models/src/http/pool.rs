@@ -2,17 +2,24 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
 use crate::url::Url;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header::HOST, header::PROXY_AUTHORIZATION};
+use http::{HeaderValue, Uri};
 use http_body_util::Full;
-use hyper::{body::Incoming, client::conn::http2};
+use hyper::client::conn::http2;
 
-use super::{Http, TransportError, body::Response, connect, http1::Http1Connection};
+use super::{
+    Http, TransportError,
+    body::{Body, Response},
+    connect,
+    http1::{Http1Connection, RequestBytes},
+    request::Request,
+};
 
 /// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(90);
@@ -74,65 +81,43 @@ impl Endpoint {
     /// Sends a request and returns the response once its headers have arrived.
     ///
     /// It is sent once. Only if a kept connection turns out to be closed before any of it was sent, another one is used.
-    pub(crate) async fn send(
-        &self,
-        http: &Http,
-        method: Method,
-        headers: HeaderMap,
-        body: Bytes,
-    ) -> Result<Response, TransportError> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.headers_mut() = headers;
+    pub(crate) async fn send(&self, http: &Http, request: &mut Request<'_>) -> Result<Response, TransportError> {
         loop {
-            let Lease { mut connection, is_reused } = self.origin.lease(http).await?;
-            self.address(http, &mut request, &connection)?;
-            let sent = match &mut connection {
-                Connection::Http1(connection) => connection.send(request).await,
-                Connection::Http2(sender) => sender.try_send_request(request).await,
-            };
-            match sent {
-                Ok(response) => return Ok(self.response(response, connection)),
-                Err(mut error) => match error.take_message().filter(|_| is_reused) {
-                    Some(unsent) => request = unsent,
-                    None => return Err(TransportError::lost(error.into_error())),
+            let Lease { connection, is_reused } = self.origin.lease(http).await?;
+            match connection {
+                Connection::Http1(mut connection) => {
+                    let head = self.http1_head(http, request)?;
+                    let mut bytes = RequestBytes::new(head, mem::take(&mut request.body));
+                    match connection.send(&mut bytes).await {
+                        Ok(head) => return Ok(Response::new(head, Body::Http1(connection, self.origin.clone()))),
+                        Err(_) if is_reused && bytes.is_untouched() => request.body = bytes.body,
+                        Err(error) => return Err(TransportError::lost(error)),
+                    }
+                }
+                Connection::Http2(mut sender) => match sender.try_send_request(request.http2(&self.absolute)).await {
+                    Ok(response) => {
+                        let (head, body) = response.into_parts();
+                        return Ok(Response::new(head.into(), Body::Http2(body)));
+                    }
+                    Err(error) => {
+                        // The error contains a request of which nothing was sent.
+                        let is_unsent = error.message().is_some();
+                        if !is_reused || !is_unsent {
+                            return Err(TransportError::lost(error.into_error()));
+                        }
+                    }
                 },
             }
         }
     }
 
-    /// Sets the address in the form that the connection requires.
-    fn address(
-        &self,
-        http: &Http,
-        request: &mut Request<Full<Bytes>>,
-        connection: &Connection,
-    ) -> Result<(), TransportError> {
-        if let Connection::Http2(_) = connection {
-            *request.uri_mut() = self.absolute.clone();
-            request.headers_mut().remove(HOST);
-            return Ok(());
-        }
-        if !request.headers().contains_key(HOST) {
-            request.headers_mut().insert(HOST, self.host.clone());
-        }
-        *request.uri_mut() = self.relative.clone();
+    /// The head of `request` in HTTP/1. A proxy of plain requests needs the whole address.
+    fn http1_head(&self, http: &Http, request: &Request<'_>) -> Result<Vec<u8>, TransportError> {
         let is_plain = self.absolute.scheme_str() == Some("http");
-        if let Some(proxy) = http.proxy()?.as_ref().filter(|_| is_plain) {
-            *request.uri_mut() = self.absolute.clone();
-            if let Some(auth) = &proxy.auth {
-                request.headers_mut().insert(PROXY_AUTHORIZATION, auth.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn response(&self, response: http::Response<Incoming>, connection: Connection) -> Response {
-        let kept = match connection {
-            Connection::Http1(connection) => Some((self.origin.clone(), connection)),
-            Connection::Http2(_) => None,
-        };
-        Response::new(response, kept)
+        Ok(match http.proxy()?.as_ref().filter(|_| is_plain) {
+            Some(proxy) => request.http1_head(&self.absolute, &self.host, proxy.auth.as_ref()),
+            None => request.http1_head(&self.relative, &self.host, None),
+        })
     }
 }
 
@@ -158,7 +143,7 @@ impl Origin {
         Ok(Lease { connection, is_reused: false })
     }
 
-    /// Takes an open connection. The server may have closed it, which is noticed before anything is sent on it.
+    /// Takes an open connection. Those that the server has closed are dropped.
     fn take(&self) -> Option<Connection> {
         let mut open = self.lock();
         if let Some(shared) = &open.shared {
@@ -167,23 +152,26 @@ impl Origin {
             }
             open.shared = None;
         }
-        let (connection, since) = open.idle.pop_back()?;
-        if since.elapsed() > IDLE {
-            // The others were used even earlier.
-            open.idle.clear();
-            return None;
+        while let Some((mut connection, since)) = open.idle.pop_back() {
+            if since.elapsed() > IDLE {
+                // The others were used even earlier.
+                open.idle.clear();
+            } else if connection.is_ready() {
+                return Some(Connection::Http1(connection));
+            }
         }
-        Some(Connection::Http1(connection))
+        None
     }
 
     /// Keeps a connection whose response was read to the end.
-    pub(crate) fn keep(self: &Arc<Self>, connection: Http1Connection) {
+    pub(crate) fn keep(self: &Arc<Self>, mut connection: Http1Connection) {
         if !connection.is_ready() {
             return;
         }
+        connection.rest();
         let mut open = self.lock();
         open.idle.push_back((connection, Instant::now()));
-        if !std::mem::replace(&mut open.is_watched, true) {
+        if !mem::replace(&mut open.is_watched, true) {
             drop(tokio::spawn(close_unused(Watch(Arc::downgrade(self)))));
         }
     }

@@ -11,13 +11,16 @@ use std::{
 };
 
 use crate::support::*;
-use homing_core::model::Model;
+use homing_core::{
+    message::{Message, TranscriptEntry},
+    model::Model,
+};
 use homing_models::{ProviderConfig, Providers};
 use secrecy::SecretString;
 use serde_json::json;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpListener,
 };
 
 const EVENTS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}\n\n\
@@ -25,7 +28,7 @@ const EVENTS: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"
 
 /// A server that records the heads of its requests, and the number of its connections.
 #[derive(Clone, Default)]
-struct Server {
+pub(crate) struct Server {
     heads: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
     closed: Arc<AtomicUsize>,
@@ -50,7 +53,12 @@ impl Server {
         address
     }
 
-    async fn serve(self, mut stream: TcpStream, response: Arc<Vec<u8>>, per_connection: usize) {
+    pub(crate) async fn serve(
+        self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        response: Arc<Vec<u8>>,
+        per_connection: usize,
+    ) {
         for _ in 0..per_connection {
             let mut request = Vec::new();
             let body_at = loop {
@@ -69,6 +77,7 @@ impl Server {
             self.heads.lock().unwrap().push(head);
             stream.write_all(&response).await.unwrap();
         }
+        let _ = stream.shutdown().await;
     }
 
     fn heads(&self) -> Vec<String> {
@@ -76,7 +85,7 @@ impl Server {
     }
 }
 
-fn response(headers: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn response(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{headers}content-length: {}\r\n\r\n",
         body.len()
@@ -125,6 +134,85 @@ async fn connection_that_the_server_closed_is_replaced() {
         }
     }
     assert_eq!((server.heads().len(), server.connections.load(Ordering::SeqCst)), (5, 5));
+}
+
+#[tokio::test]
+async fn connection_with_bytes_behind_its_response_is_not_used_again() {
+    let behind = [response("", EVENTS.as_bytes()), response("", b"data: forged\n\n")].concat();
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 7\r\ntransfer-encoding: chunked\r\n\r\n\
+         {:x}\r\n{EVENTS}\r\n0\r\n\r\n",
+        EVENTS.len()
+    );
+    let closing = response("connection: close\r\n", EVENTS.as_bytes());
+    for response in [behind, chunked.into_bytes(), closing] {
+        let server = Server::default();
+        let address = server.start(response, usize::MAX).await;
+        let model = model(&format!("http://{address}"), "chat", patient());
+        for _ in 0..3 {
+            assert_eq!(ask(&*model).await.reply().text(), "Hi");
+        }
+        assert_eq!((server.heads().len(), server.connections.load(Ordering::SeqCst)), (3, 3));
+    }
+}
+
+#[tokio::test]
+async fn interim_responses_and_a_body_without_a_length_are_read() {
+    let head = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: <x>\r\n\r\n\
+        HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    let server = Server::default();
+    let address = server.start(format!("{head}{EVENTS}").into_bytes(), 1).await;
+    let model = model(&format!("http://{address}"), "chat", patient());
+    for _ in 0..2 {
+        assert_eq!(ask(&*model).await.reply().text(), "Hi");
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2);
+}
+
+/// A server that reads the beginning of a request, sends `response`, and then closes the connection or leaves it open.
+async fn refusing(response: &'static str, is_closed: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.read_exact(&mut [0; 1_000]).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
+            if is_closed {
+                stream.shutdown().await.unwrap();
+            }
+            open.push(stream);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn refusal_before_the_request_was_read_is_understood() {
+    let refusal =
+        "HTTP/1.1 413 Too Large\r\ncontent-length: 41\r\n\r\n{\"error\":{\"message\":\"at most 1 megabyte\"}}";
+    for is_closed in [true, false] {
+        let address = refusing(refusal, is_closed).await;
+        let model = model(&format!("http://{address}"), "chat", patient());
+        // More than the sockets have room for.
+        let text = Message::user("x".repeat(32 << 20));
+        let (messages, tools) = ([TranscriptEntry::new(text)], tools());
+        let failure = ask_with(&*model, request(&messages, &tools)).await.failure();
+        assert!(failure.error.to_string().contains("at most 1 megabyte"), "{failure:?}");
+        assert!(!failure.error.is_retryable(), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn large_request_is_sent_whole() {
+    let server = Server::default();
+    let address = server.start(response("", EVENTS.as_bytes()), usize::MAX).await;
+    let model = model(&format!("http://{address}"), "chat", patient());
+    let (messages, tools) = ([TranscriptEntry::new(Message::user("x".repeat(8 << 20)))], tools());
+    for _ in 0..2 {
+        assert_eq!(ask_with(&*model, request(&messages, &tools)).await.reply().text(), "Hi");
+    }
+    assert_eq!((server.heads().len(), server.connections.load(Ordering::SeqCst)), (2, 1));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::*;
+use crate::{connections, support::*};
 use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use homing_core::model::{AskFailure, Charge, ModelError};
@@ -95,16 +95,25 @@ async fn fault28_untrusted_certificate_ends_the_call_at_once() {
     }
 }
 
-/// The trusted certificates are a setting of the process (`SSL_CERT_FILE`), so the calls run in a child process.
 #[test]
 fn s19_goaway_and_rst_stream_are_retryable_and_yield_no_call() {
-    let folder = std::env::temp_dir().join(format!("homing-tls-{}", std::process::id()));
+    passes_with_a_trusted_peer("tls::http2_peer");
+}
+
+#[test]
+fn encrypted_connections_of_http1_are_used_again_until_they_are_closed() {
+    passes_with_a_trusted_peer("tls::http1_peer");
+}
+
+/// Runs an ignored test in a child process, because the trusted certificates are a setting of the process (`SSL_CERT_FILE`).
+fn passes_with_a_trusted_peer(test: &str) {
+    let folder = std::env::temp_dir().join(format!("homing-tls-{}-{}", std::process::id(), test.replace("::", "-")));
     std::fs::create_dir_all(&folder).unwrap();
     let key = certificate("localhost");
     std::fs::write(folder.join("cert.pem"), key.cert.pem()).unwrap();
     std::fs::write(folder.join("key.pem"), key.signing_key.serialize_pem()).unwrap();
     let ran = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "tls::http2_peer", "--ignored", "--nocapture"])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .env("SSL_CERT_FILE", folder.join("cert.pem"))
         .env("HOMING_TEST_TLS", &folder)
         .output()
@@ -196,6 +205,39 @@ fn trusted() -> Option<TestCertificate> {
     let signing_key = rcgen::KeyPair::from_pem(&read("key.pem")).unwrap();
     let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     Some(rcgen::CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key })
+}
+
+#[tokio::test]
+#[ignore = "run by encrypted_… in a process that trusts the peer"]
+async fn http1_peer() {
+    let Some(key) = trusted() else { return };
+    let (connections, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counts = (connections.clone(), closed.clone());
+    let response = Arc::new(connections::response("", format!("{WORDS}{HALF_CALL}{END}").as_bytes()));
+    let port = listen(&key, b"http/1.1", move |stream| {
+        let ((connections, closed), response) = (counts.clone(), response.clone());
+        async move {
+            connections.fetch_add(1, Ordering::SeqCst);
+            connections::Server::default().serve(stream, response, 3).await;
+            closed.fetch_add(1, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let model = model(&format!("https://localhost:{port}"), "chat", patient());
+    for call in 1..=7 {
+        assert_eq!(ask(&*model).await.reply().calls().count(), 1);
+        let is_closed = async {
+            while closed.load(Ordering::SeqCst) < call / 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), is_closed).await.expect("every third call ends a connection");
+        // The runtime looks at its sockets between these.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
