@@ -8,7 +8,7 @@ use homing_core::{
     id_map::IdMap,
     message::Usage,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use crate::journal::sqlite::{
@@ -90,13 +90,20 @@ impl BatchUsage {
             let mut unknown = None;
             let row = owned.trees.get_mut(&usage.tree).and_then(|tree| tree.last_models.row_of(usage));
             let row = row.unwrap_or(&mut unknown);
+            let sum = |sums: Figures, added: &AddedUsage| std::array::from_fn(|at| sums[at] + added.figures[at]);
+            let sums = same.iter().fold(Figures::default(), sum);
             let id = match *row {
                 Some((_, id)) => id,
-                None => usage.row(connection)?,
+                None => match usage.insert(connection, sums)? {
+                    Inserted::New(id) => {
+                        *row = Some((usage.day, id));
+                        continue;
+                    }
+                    Inserted::Earlier(id) => id,
+                },
             };
             *row = Some((usage.day, id));
-            let sum = |sums: Figures, added: &AddedUsage| std::array::from_fn(|at| sums[at] + added.figures[at]);
-            let [input, cached, output, cost, estimated, turns, tool_calls] = same.iter().fold(Figures::default(), sum);
+            let [input, cached, output, cost, estimated, turns, tool_calls] = sums;
             let updated = update.execute([id, input, cached, output, cost, estimated, turns, tool_calls])?;
             if updated != 1 {
                 return Err(rusqlite::Error::StatementChangedRows(updated));
@@ -112,21 +119,31 @@ impl AddedUsage {
         (self.run, &self.model, self.day)
     }
 
-    /// The number of the row of this run, model and day, which is inserted if it is missing.
-    fn row(&self, connection: &Connection) -> rusqlite::Result<i64> {
+    /// Inserts the row of this run, model and day with these figures, unless there is one. Usually there is none, so the insertion
+    /// itself looks for it.
+    fn insert(&self, connection: &Connection, sums: Figures) -> rusqlite::Result<Inserted> {
         let (run, model, tree) = (self.run.to_string(), &*self.model, self.tree.to_string());
-        let found = connection
-            .prepare_cached("SELECT id FROM spend WHERE run = ?1 AND model = ?2 AND day = ?3")?
-            .query_row(params![run, model, self.day], |row| row.get(0));
-        if let Some(id) = found.optional()? {
-            return Ok(id);
-        }
         let mut statement = connection.prepare_cached(
             "INSERT INTO spend (run, model, day, tree, input, cached, output, cost_micros, estimated, turns, tool_calls)
-             VALUES (?1, ?2, ?3, ?4, 0, 0, 0, 0, 0, 0, 0)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (run, model, day) DO NOTHING",
         )?;
-        statement.insert(params![run, model, self.day, tree])
+        let [input, cached, output, cost, estimated, turns, tool_calls] = sums;
+        let figures = params![run, model, self.day, tree, input, cached, output, cost, estimated, turns, tool_calls];
+        if statement.execute(figures)? == 1 {
+            return Ok(Inserted::New(connection.last_insert_rowid()));
+        }
+        let earlier = connection
+            .prepare_cached("SELECT id FROM spend WHERE run = ?1 AND model = ?2 AND day = ?3")?
+            .query_row(params![run, model, self.day], |row| row.get(0))?;
+        Ok(Inserted::Earlier(earlier))
     }
+}
+
+/// The number of a row with usage that was to be inserted.
+enum Inserted {
+    New(i64),
+    /// The row was there before, and was not changed.
+    Earlier(i64),
 }
 
 /// Updates the index with one record. Usage is added to that of the batch.

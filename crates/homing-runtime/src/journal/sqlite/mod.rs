@@ -292,7 +292,7 @@ impl Journal for SqliteJournal {
     }
 
     fn mark(&self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) {
-        self.queue.note(move |txn| live_marks::store(&txn.connection, tree, run, mark));
+        self.queue.note(move |txn| txn.ownership().mark(tree, run, mark));
     }
 
     fn marks(&self, tree: Uuid) -> LiveMarks {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use crate::journal::{
-    Claim, JournalError,
+    Claim, JournalError, LiveMark,
     sqlite::{
         append::Stored,
         batch::Batch,
@@ -40,12 +40,17 @@ pub(super) struct OwnedTree {
     /// The `data_version` at which owner and epoch were last compared with the database.
     pub(super) checked_at: Option<i64>,
     pub(super) last_models: LastModels,
+    /// False if no run of the tree can have a live mark.
+    pub(super) may_have_marks: bool,
 }
 
 impl OwnedTree {
     pub(super) fn new(epoch: u32, stored: &Stored, checked_at: Option<i64>) -> Self {
         let Stored { number, seq: next_seq, steps, last_at } = *stored;
-        Self { number, epoch, next_seq, steps, last_at, closed: None, checked_at, last_models: LastModels::default() }
+        let (closed, last_models) = (None, LastModels::default());
+        // An earlier owner of stored records may have left marks.
+        let may_have_marks = next_seq > 0;
+        Self { number, epoch, next_seq, steps, last_at, closed, checked_at, last_models, may_have_marks }
     }
 }
 
@@ -98,7 +103,8 @@ impl OwnedTrees {
     pub(super) fn retry_releases(&mut self, connection: &Connection, me: &Owner) {
         let trees = std::mem::take(&mut self.unreleased);
         // A tree that was claimed again in the meantime stays owned.
-        let is_left = |tree: &Uuid| !self.trees.contains_key(tree) && clear_owner(connection, me, *tree).is_err();
+        let clear = |tree| clear_owner(connection, me, tree).and_then(|()| live_marks::clear(connection, tree));
+        let is_left = |tree: &Uuid| !self.trees.contains_key(tree) && clear(*tree).is_err();
         self.unreleased = trees.into_iter().filter(is_left).collect();
     }
 }
@@ -150,9 +156,21 @@ impl Ownership<'_> {
     /// Lets go of a tree.
     pub(super) fn release(&mut self, tree: Uuid) -> Result<(), JournalError> {
         self.catch_up(tree);
-        self.owned.trees.remove(&tree);
+        let owned = self.owned.trees.remove(&tree);
         self.batch.released.push(tree);
-        Ok(clear_owner(self.connection, self.me, tree)?)
+        clear_owner(self.connection, self.me, tree)?;
+        if owned.is_none_or(|owned| owned.may_have_marks) {
+            live_marks::clear(self.connection, tree)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the live mark of a run, or removes it.
+    pub(super) fn mark(&mut self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) -> Result<(), JournalError> {
+        if let Some(owned) = self.owned.trees.get_mut(&tree) {
+            owned.may_have_marks = true;
+        }
+        live_marks::store(self.connection, tree, run, mark)
     }
 
     /// Writes the progress that a tree has made in this very batch, before its row is read. The end of the batch writes it
@@ -191,7 +209,7 @@ impl Ownership<'_> {
 fn clear_owner(connection: &Connection, me: &Owner, tree: Uuid) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached("UPDATE trees SET owner = NULL WHERE id = ?1 AND owner = ?2")?;
     statement.execute(params![tree.to_string(), me.id])?;
-    live_marks::clear(connection, tree)
+    Ok(())
 }
 
 /// The row of a tree, as a claim finds it.
