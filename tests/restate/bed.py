@@ -67,6 +67,7 @@ class Bed:
         self.folder = self.work / "project"
         self.folder.mkdir()
         self.home = self.work / "home"
+        self.journal = self.home / "data" / "homing" / "journal.db"
         agents = self.home / ".config" / "homing" / "agents"
         agents.mkdir(parents=True)
         tools = {"lead": "delegate", "mid": "delegate", "leaf": "bash", "fan": "delegate", "step": "glob", "asker": "ask",
@@ -182,24 +183,27 @@ bind-address = "{host}:{ingress}"
         runs = trees and {run["run"] for tree in trees for run in every(tree)}
         return [entry for entry in entries if runs is None or entry["key"].split(":")[0] in runs]
 
-    def records(self, kind, trees):
+    def rows(self, sql, *values):
+        """Rows of the submitter's journal. It is opened by its path: folders beside it come and go while workers are running."""
+        if not self.journal.exists():
+            return []
+        journal = sqlite3.connect(f"file:{self.journal}?mode=ro", uri=True)
+        try:
+            return journal.execute(sql, values).fetchall()
+        finally:
+            journal.close()
+
+    def records(self, kind, envelopes):
         """Records of a kind from the copies in the submitter's journal: (run, time in seconds, body)."""
-        trees, found = {envelope.get("run") for envelope in trees}, []
-        for path in self.home.rglob("*.db"):
-            rows = sqlite3.connect(f"file:{path}?mode=ro", uri=True).execute(
-                "SELECT tree, run, at, body FROM records WHERE kind = ? ORDER BY tree, seq", [kind])
-            found += [(run, at / 1000, body) for tree, run, at, body in rows if tree in trees]
-        return found
+        trees = {envelope.get("run") for envelope in envelopes}
+        rows = self.rows("SELECT tree, run, at, body FROM records WHERE kind = ? ORDER BY tree, seq", kind)
+        return [(run, at / 1000, body) for tree, run, at, body in rows if tree in trees]
 
     def unknown_outcomes(self, envelopes):
         """Calls of these trees whose outcome is unknown, by the copies in the submitter's journal."""
         trees = {envelope.get("run") for envelope in envelopes}
-        count = 0
-        for path in self.home.rglob("*.db"):
-            rows = sqlite3.connect(f"file:{path}?mode=ro", uri=True).execute(
-                "SELECT tree FROM records WHERE kind = 'returned' AND body LIKE '%outcome_unknown%'")
-            count += sum(tree in trees for (tree,) in rows)
-        return count
+        rows = self.rows("SELECT tree FROM records WHERE kind = 'returned' AND body LIKE '%outcome_unknown%'")
+        return sum(tree in trees for (tree,) in rows)
 
     def appends(self, tree):
         """Number of groups of records that the server keeps of a tree, and their size in bytes."""
