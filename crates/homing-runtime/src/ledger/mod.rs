@@ -23,7 +23,7 @@ use homing_core::{
     fact::{Asked, Fact, LimitHit, Reservation},
     ledger::{AskSize, Fit},
     message::{Reply, Usage},
-    model::{AskFailure, Charge, Rates},
+    model::{AskFailure, Charge, ModelError, Rates},
 };
 use tokio::sync::futures::Notified;
 
@@ -31,7 +31,7 @@ pub(crate) use self::count::{record_call, record_child};
 use self::slice::SliceFit;
 use crate::{
     agent_loop::Interrupt,
-    journal::{AccountHold, CallProgress},
+    journal::{AccountHold, CallProgress, JournalError},
     live_run::LiveRun,
     live_tree::LiveTree,
     segment::shares_limits,
@@ -134,7 +134,9 @@ impl Reservations {
         });
         match reserved {
             Ok(commit) => {
-                commit.await?;
+                if let Err(error) = commit.await {
+                    return Err(self.not_recorded(account, error));
+                }
                 let asked = recorded.expect("a successful record has set it");
                 Ok(ReserveResult::Reserved(Box::new(ReservedCall { asked, rates: rates.clone(), account })))
             }
@@ -149,6 +151,15 @@ impl Reservations {
             Fit::Full(hit) => ReserveResult::Full(hit),
             Fit::Later | Fit::Fits { .. } => ReserveResult::Later,
         }
+    }
+
+    /// Releases what is held for a call whose record could not be written: the request is not sent, so it costs nothing.
+    fn not_recorded(&self, account: Option<AccountPart>, error: JournalError) -> Interrupt {
+        self.settle_at_account(account, Usage::default());
+        let failure = AskFailure::new(ModelError::Broken { reason: error.to_string() }, Charge::Nothing);
+        let failed = Fact::AskFailed { failure: Box::new(failure), charge: Usage::default() };
+        drop(self.tree.record(self.live_run.run, failed));
+        error.into()
     }
 
     /// Replaces the reservation by what the reply used, and records the reply.

@@ -86,6 +86,10 @@ async fn inv9_fault5_full_disk_blocks_effects_until_space_returns() {
 
             let written = memory.records(root_id());
             assert_eq!(model.times_asked(), count(&written, asked), "{when}");
+            assert!(
+                !failed.usage.estimated || whole.usage.estimated,
+                "{when}: a call that was not made is charged: {failed:?}"
+            );
             let called: usize = setup.tools.iter().map(|tool| tool.times_called()).sum();
             let meant =
                 count(&written, |fact| matches!(fact, Fact::Called(called) if !called.call.name.contains("delegate")));
