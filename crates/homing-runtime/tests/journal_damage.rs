@@ -150,7 +150,8 @@ fn inv7_truncated_database_file_is_reported() {
     };
     let whole = fs::read(&path).unwrap();
     assert!(!path.with_extension("db-wal").exists(), "the last process to close checkpoints the log");
-    for cut in [whole.len() - 1, whole.len() / 2, 4096, 100] {
+    // By a page, because the end of the last page may be unused.
+    for cut in [whole.len() - 2_048, whole.len() / 2, 4096, 100] {
         fs::write(&path, &whole[..cut]).unwrap();
         let found = SqliteJournal::open(&path, options()).and_then(|journal| wait(journal.load(tree)));
         assert!(matches!(found, Err(JournalError::Damaged(_))), "cut at {cut}: {found:?}");
