@@ -51,6 +51,15 @@ pub trait Journal: Send + Sync {
     /// Fails if the key was used for another task, or if the record cannot be written.
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>>;
 
+    /// Begins a tree without a submission key, like [`Journal::begin`], but without waiting: records may be appended at once, and
+    /// are written with the first one or after it. If the first one cannot be written, they fail with its error.
+    ///
+    /// Returns `false` and does nothing if the journal has to be waited for.
+    fn begin_ahead(&self, first: &Arc<Record>) -> bool {
+        let _ = first;
+        false
+    }
+
     /// Appends a record. The records of one tree are passed in the order of their positions. The commit need not be
     /// awaited.
     fn append(&self, record: Arc<Record>) -> Commit;

@@ -184,6 +184,11 @@ impl Runtime {
                 Ok(isolated) => (isolated.first, None),
                 Err(error) => (shared, Some(error)),
             };
+            // Start hooks act, so they wait for the first record. Without any, the first model call waits for its own record, which is
+            // written after the first or with it.
+            if refused.is_none() && inner.parts.hooks.is_none() && inner.parts.journal.begin_ahead(&first) {
+                return inner.drive(tree, live_run);
+            }
             let begun = inner.parts.journal.begin(first).await.map_err(SpawnError::from);
             match refused.map_or(begun, Err) {
                 // Only a task with a key has an earlier tree, and this one has none.

@@ -159,6 +159,34 @@ fn inv7_truncated_database_file_is_reported() {
 }
 
 #[test]
+fn records_of_a_tree_that_could_not_begin_fail_with_the_reason() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let mut first = small_tree(&journal, plain());
+    // A second tree with the same ID, whose record follows at once or after the first one was refused.
+    for pause in [0, 50] {
+        let mut same = RecordWriter { tree: first.tree, epoch: 1, seq: 0, at: first.at };
+        journal.release(first.tree);
+        assert!(journal.begin_ahead(&same.root(plain())));
+        std::thread::sleep(Duration::from_millis(pause));
+        let failed = same.write(&*journal, asked());
+        assert!(matches!(&failed, Err(JournalError::Unwritable(why)) if why.contains("UNIQUE")), "{failed:?}");
+    }
+    journal.release(first.tree);
+    first.epoch = wait(journal.claim(first.tree, Claim::IfGone)).unwrap();
+    assert_eq!(first.write(&*journal, ended()), Ok(()), "the earlier tree is as it was");
+    // The whole batch fails.
+    fs::remove_file(&path).unwrap();
+    let mut other = RecordWriter::new();
+    assert!(journal.begin_ahead(&other.root(plain())));
+    let failed = other.write(&*journal, asked());
+    assert!(matches!(failed, Err(JournalError::Gone(_))), "{failed:?}");
+    let failed = other.write(&*journal, asked());
+    assert!(matches!(failed, Err(JournalError::Gone(_))), "{failed:?}");
+}
+
+#[test]
 fn inv8_flipped_bit_in_any_column_names_the_record() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");

@@ -18,7 +18,7 @@ use homing_core::{
 };
 use homing_runtime::journal::{
     AccountHold, Begun, Claim, Journal, JournalError,
-    sqlite::{Account, Failpoint, Filter, SqliteJournal},
+    sqlite::{Account, Failpoint, Filter, SqliteJournal, begin_close},
 };
 use journal_support::*;
 use rustix::process::Signal;
@@ -403,4 +403,26 @@ fn stopped_process_that_holds_the_lock_is_named() {
     child.kill().unwrap();
     child.wait().unwrap();
     RecordWriter::new().begin(&*journal, plain()).unwrap();
+}
+
+#[test]
+fn closing_writes_what_is_queued_and_nothing_later() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut options = options();
+    options.begins_trees = true;
+    let journal = SqliteJournal::open(&path, options).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    drop(journal.append(writer.root(asked())));
+    begin_close(&journal);
+    assert!(matches!(writer.write(&*journal, replied("late")), Err(JournalError::Unwritable(_))));
+    drop(journal);
+    assert!(!path.with_extension("db-wal").exists(), "the log is emptied");
+    let again = open(&path);
+    assert_eq!(wait(again.load(writer.tree)).unwrap().len(), 2);
+    let count =
+        |sql: &str| rusqlite::Connection::open(&path).unwrap().query_row(sql, [], |row| row.get::<_, u32>(0)).unwrap();
+    assert_eq!(count("SELECT count(*) FROM owners"), 0);
+    assert_eq!(count("SELECT count(*) FROM trees WHERE owner IS NOT NULL"), 0);
 }

@@ -74,6 +74,36 @@ fn unawaited_records_share_the_next_commit() {
 }
 
 #[test]
+fn first_record_shares_the_commit_of_the_next() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let heard: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let listener = heard.clone();
+    journal.on_durable(Arc::new(move |record| listener.lock().unwrap().push(record.seq)));
+    let trees: Vec<RecordWriter> = (0..20)
+        .map(|_| {
+            let mut writer = RecordWriter::new();
+            assert!(journal.begin_ahead(&writer.root(plain())));
+            writer.write(&*journal, asked()).unwrap();
+            assert_eq!(std::mem::take(&mut *heard.lock().unwrap()), [0, 1]);
+            writer
+        })
+        .collect();
+    let made = commits(&std::fs::read(path.with_extension("db-wal")).unwrap()).len();
+    assert!((20..=30).contains(&made), "{made}");
+    assert!(trees.iter().all(|writer| wait(journal.load(writer.tree)).unwrap().len() == 2));
+    // It is written as well if nothing follows.
+    let mut writer = RecordWriter::new();
+    assert!(journal.begin_ahead(&writer.root(plain())));
+    let began = std::time::Instant::now();
+    while wait(journal.load(writer.tree)).is_err() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(10));
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn long_prompt_is_stored_once_for_all_runs() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");

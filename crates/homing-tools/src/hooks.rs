@@ -137,6 +137,11 @@ impl CommandHooks {
         Self { agents, ..self }
     }
 
+    /// Returns whether there is nothing to run, for whatever agent.
+    pub fn is_empty(&self) -> bool {
+        self.config.hooks.is_empty() && self.agents.is_empty()
+    }
+
     /// Returns the host's hooks and those of the agent's own file.
     fn config(&self, run: &HookRun) -> HookConfig {
         let is_trusted = self.agents.contains(&run.own_hooks);

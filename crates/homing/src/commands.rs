@@ -66,7 +66,10 @@ impl CodingSetup {
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()).with_changes(changes));
         let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;
         let extensions = &mut builder.tools.extensions;
-        extensions.hooks = Some(Arc::new(hooks));
+        // Calls wait for their records if a hook may follow.
+        if !hooks.is_empty() {
+            extensions.hooks = Some(Arc::new(hooks));
+        }
         let worktrees = GitWorktrees { commands, folder: self.worktrees, sandbox };
         extensions.workspaces = Some(Arc::new(RunFolders { worktrees: Some(Box::new(worktrees)), memories }));
         builder.tools(files_tools(self.tools)).tool(bash)

@@ -13,12 +13,13 @@ use homing_core::{
     definition::AgentDefinition,
     fact::Record,
     limits::Limits,
+    rule::Rule,
     tool::ToolSpec,
     tool_names,
     tree::RunTree,
 };
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
+use homing_runtime::journal::sqlite::{Cassette, CassetteReplay, begin_close};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -69,17 +70,14 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         on_restate::refuse_run_options(given)?;
     }
     let task = task(args, text, &session, replay.is_some()).await?;
-    let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
-    if let (true, Some(first)) = (args.with.strict, spawned.warnings.first()) {
-        return Err(Trouble::config(format!("{first} (--strict)")).into());
-    }
-    if args.until.is_some() {
-        sandbox_must_work(&session, &args.with).await?;
-    }
+    check_flags(args, &session, &task).await?;
     if args.plan {
         return plan::show(&session, task, args.output.json);
     }
-    servers_must_be_approved(&spawned.agent, &tools)?;
+    // For other agents the plan is left out: spawning makes the same checks, and spends nothing if they fail.
+    if is_remote || may_have_only_servers(&session, &task) {
+        servers_must_be_approved(&session, &task)?;
+    }
     let show = detach::show(args);
     let result = if is_remote {
         run_remote(args, &session, task, show, &mut signals).await?
@@ -94,6 +92,10 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     };
     if let Some(path) = &args.recording.record {
         record(&session, result.envelope.run, path)?;
+    }
+    // The journal is closed while the result is printed.
+    if let Some(journal) = session.homing.journal() {
+        begin_close(journal);
     }
     print_result::print_watched(&result, args.output.form(), session.homing.journal().is_some());
     if let Some(replay) = replay {
@@ -143,14 +145,48 @@ fn print_cached(args: &RunArgs, envelope: &Envelope) -> Exit {
     Exit::of(envelope)
 }
 
+/// Checks what `--strict` and `--until` require.
+async fn check_flags(args: &RunArgs, session: &Session, task: &Task) -> Result<(), Trouble> {
+    if args.with.strict {
+        plan_has_no_warnings(session, task)?;
+    }
+    if args.until.is_some() {
+        sandbox_must_work(session, &args.with).await?;
+    }
+    Ok(())
+}
+
+/// Fails with the first warning about a run.
+fn plan_has_no_warnings(session: &Session, task: &Task) -> Result<(), Trouble> {
+    let (spawned, _) = session.homing.runtime().plan(task.clone())?;
+    match spawned.warnings.first() {
+        Some(first) => Err(Trouble::config(format!("{first} (--strict)"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns whether all tools of the agent may belong to MCP servers.
+fn may_have_only_servers(session: &Session, task: &Task) -> bool {
+    session.homing.registry().get(&task.agent).map_or(true, |agent| only_servers(agent).is_some())
+}
+
+/// Returns the rules of an agent that lists tools of MCP servers and no others.
+fn only_servers(agent: &AgentDefinition) -> Option<&[Rule]> {
+    match &agent.tools.allowed {
+        Allow::Only(rules) if !rules.is_empty() && rules.iter().all(|rule| rule.tool.starts_with("mcp__")) => {
+            Some(rules)
+        }
+        Allow::Only(_) | Allow::All => None,
+    }
+}
+
 /// Fails before anything is spent if an agent has only tools of MCP servers, and none of them is available. The warnings above
 /// it name the servers that are not approved.
-fn servers_must_be_approved(agent: &AgentDefinition, tools: &[ToolSpec]) -> Result<(), Trouble> {
-    let Allow::Only(rules) = &agent.tools.allowed else { return Ok(()) };
+fn servers_must_be_approved(session: &Session, task: &Task) -> Result<(), Trouble> {
+    let (spawned, tools) = session.homing.runtime().plan(task.clone())?;
     let is_left = |spec: &ToolSpec| !tool_names::is_answer_or_search(&spec.name);
-    if rules.is_empty() || tools.iter().any(is_left) || !rules.iter().all(|rule| rule.tool.starts_with("mcp__")) {
-        return Ok(());
-    }
+    let agent = &spawned.agent;
+    let Some(rules) = only_servers(agent).filter(|_| !tools.iter().any(is_left)) else { return Ok(()) };
     let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
     let message = format!(
         "agent {} has no tools: it lists only tools of MCP servers, and none is available: {}",

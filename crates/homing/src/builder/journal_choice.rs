@@ -78,7 +78,8 @@ impl JournalChoice {
             Self::Off => Arc::new(NullJournal::default()),
             Self::Own(journal) => journal,
             #[cfg(feature = "sqlite")]
-            Self::File(path, options) => {
+            Self::File(path, mut options) => {
+                options.begins_trees = true;
                 let file = SqliteJournal::open(path, *options)?;
                 return Ok(OpenJournal { journal: file.clone(), file: Some(file) });
             }

@@ -182,6 +182,17 @@ impl Records<'_> {
         if let Some(earlier) = self.earlier(record)? {
             return Ok(Begun::Earlier(earlier));
         }
+        self.batch.begun.push(record.tree);
+        if let Err(error) = self.insert_first(row) {
+            self.owned.trees.remove(&record.tree);
+            return Err(error);
+        }
+        Ok(Begun::New)
+    }
+
+    /// Inserts a tree and its first record.
+    pub(super) fn insert_first(&mut self, row: &Row) -> Result<(), JournalError> {
+        let record = &row.record;
         // An owner of other trees is recorded.
         if self.owned.trees.is_empty() {
             self.me.beat(self.connection)?;
@@ -190,12 +201,7 @@ impl Records<'_> {
         let stored = Stored { number, seq: 0, steps: 0, last_at: record.at };
         let owned = OwnedTree::new(record.epoch, &stored, self.batch.data_version);
         self.owned.trees.insert(record.tree, owned);
-        self.batch.begun.push(record.tree);
-        if let Err(error) = self.append(&[row]).all() {
-            self.owned.trees.remove(&record.tree);
-            return Err(error);
-        }
-        Ok(Begun::New)
+        self.append(&[row]).all()
     }
 
     fn earlier(&self, record: &Record) -> Result<Option<Uuid>, JournalError> {

@@ -86,6 +86,9 @@ use crate::journal::{
 pub struct SqliteOptions {
     /// The limits of accounts, by name.
     pub accounts: BTreeMap<String, Account>,
+    /// Records this process as an owner at once, for a host that is about to begin trees. SQLite creates its log for that, which
+    /// takes two syncs, while the host prepares; otherwise the first tree waits for them.
+    pub begins_trees: bool,
     /// Retention of records, enforced in the background once a day. `None` keeps everything.
     pub retention: Option<Retention>,
     /// The point at which this process kills itself.
@@ -97,6 +100,7 @@ impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             accounts: BTreeMap::new(),
+            begins_trees: false,
             retention: Some(Retention::default()),
             #[cfg(any(test, feature = "failpoints"))]
             failpoint: None,
@@ -153,6 +157,9 @@ impl SqliteJournal {
             idle_readers: Mutex::default(),
             pauses: Mutex::new(pauses),
         };
+        if journal.options.begins_trees {
+            journal.queue.note(|txn| Ok(txn.me.beat(&txn.connection)?));
+        }
         if let Some(keep) = pruning {
             journal.prune_in_background(keep);
         }
@@ -224,6 +231,19 @@ impl Journal for SqliteJournal {
             },
         );
         Box::pin(async move { result.await.unwrap_or_else(|_| Err(writer_gone())) })
+    }
+
+    fn begin_ahead(&self, first: &Arc<Record>) -> bool {
+        let Ok(row) = Row::new(first.clone()) else { return false };
+        self.queue.run_with_next(Box::new(move |txn| {
+            let begun = txn.begin_ahead(&row);
+            Box::new(move |committed, listener| {
+                if begun.is_ok() && committed.is_ok() {
+                    listener.notify(&row.record);
+                }
+            })
+        }));
+        true
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
@@ -317,9 +337,7 @@ impl Journal for SqliteJournal {
 
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
-        // The last connection that is closed empties the log. The writer's has synced the folder of the log before, a reader's has not.
-        self.idle_readers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
-        self.queue.send(WriteRequest::Stop);
+        begin_close(self);
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()
         {
@@ -332,6 +350,14 @@ impl fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteJournal").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// Begins to close a journal, for a host that has nothing more to record: what is queued is written, every tree is released
+/// and the log is emptied while the caller goes on. Dropping the journal waits for that.
+pub fn begin_close(journal: &SqliteJournal) {
+    // The last connection that is closed empties the log. The writer's has synced the folder of the log before, a reader's has not.
+    journal.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    journal.queue.send(WriteRequest::Stop);
 }
 
 /// Takes the requests about trees that workers drive, for a host that passes them on.

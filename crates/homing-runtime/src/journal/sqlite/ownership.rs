@@ -8,7 +8,10 @@
 //! query per tree and batch, so it is skipped while `PRAGMA data_version` shows that no other connection has committed
 //! since the last one: without another commit, the owner cannot have changed.
 
-use homing_core::{fact::ON_RESTATE, id_map::IdMap};
+use homing_core::{
+    fact::{ON_RESTATE, Record},
+    id_map::IdMap,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
@@ -67,11 +70,24 @@ impl OwnedTrees {
         self.trees.is_empty() && self.unreleased.is_empty()
     }
 
+    /// Trees that this process still drives and that may have live marks.
+    pub(super) fn with_marks(&self) -> impl Iterator<Item = Uuid> {
+        let is_marked = |owned: &OwnedTree| owned.may_have_marks && owned.closed.is_none();
+        self.trees.iter().filter(move |(_, owned)| is_marked(owned)).map(|(tree, _)| *tree)
+    }
+
     /// Closes a tree for further records, unless it is closed already.
     pub(super) fn close(&mut self, tree: Uuid, why: &JournalError) {
         if let Some(owned) = self.trees.get_mut(&tree) {
             owned.closed.get_or_insert_with(|| why.clone());
         }
+    }
+
+    /// Has the records of a tree that could not begin fail with this error, until the tree is released.
+    pub(super) fn refuse(&mut self, first: &Record, why: &JournalError) {
+        let nothing = Stored { number: 0, seq: 0, steps: 0, last_at: first.at };
+        self.trees.entry(first.tree).or_insert_with(|| OwnedTree::new(first.epoch, &nothing, None));
+        self.close(first.tree, why);
     }
 
     /// Takes back what a failed batch did: its trees miss a record from now on, and its releases have to be repeated.

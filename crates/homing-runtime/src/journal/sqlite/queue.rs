@@ -26,8 +26,9 @@ const LINGER: Duration = Duration::from_millis(1);
 pub(super) enum WriteRequest {
     /// Write a record.
     Append(AppendRequest),
-    /// Run a job within the transaction of its batch. `lasts` if its effect must survive a power failure.
-    Job { work: WriteJob, lasts: bool },
+    /// Run a job within the transaction of its batch. `lasts` if its effect must survive a power failure, `can_wait` if a record
+    /// that a caller waits for follows.
+    Job { work: WriteJob, lasts: bool, can_wait: bool },
     /// Run this between two batches.
     Between(Box<dyn FnOnce() + Send>),
     /// Write what is queued and end.
@@ -41,9 +42,14 @@ pub(super) struct AppendRequest {
 }
 
 impl WriteRequest {
-    /// Returns whether it writes a record. A record alone can wait.
+    /// Returns whether it writes a record.
     pub(super) fn is_append(&self) -> bool {
         matches!(self, Self::Append(_))
+    }
+
+    /// Returns whether it is written only a moment later, unless a request that cannot wait follows.
+    fn can_wait(&self) -> bool {
+        matches!(self, Self::Append(_) | Self::Job { can_wait: true, .. })
     }
 
     /// Returns whether its effect must survive a power failure, so that the commit has to wait for the disk.
@@ -140,13 +146,18 @@ impl WriteQueue {
         job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
         after: impl FnOnce(Result<T, JournalError>, &DurableListener) + Send + 'static,
     ) {
-        self.send(WriteRequest::Job { work: Self::job(job, after), lasts: true });
+        self.send(WriteRequest::Job { work: Self::job(job, after), lasts: true, can_wait: false });
     }
 
     /// Runs `job` within a transaction. After a power failure its effect may be missing, although a process that is killed keeps it:
     /// the commit does not wait for the disk unless another request of its batch does.
     pub(super) fn note(&self, job: impl FnOnce(&mut WriteTxn) -> Result<(), JournalError> + Send + 'static) {
-        self.send(WriteRequest::Job { work: Self::job(job, |_, _| ()), lasts: false });
+        self.send(WriteRequest::Job { work: Self::job(job, |_, _| ()), lasts: false, can_wait: false });
+    }
+
+    /// Runs `job` within a transaction, together with the next record that a caller waits for if it follows soon.
+    pub(super) fn run_with_next(&self, job: WriteJob) {
+        self.send(WriteRequest::Job { work: job, lasts: true, can_wait: true });
     }
 
     fn job<T: Send + 'static>(
@@ -168,7 +179,7 @@ impl WriteQueue {
 
     /// Adds a request. It is dropped if the writer is gone.
     pub(super) fn send(&self, request: WriteRequest) {
-        let can_wait = request.is_append();
+        let can_wait = request.can_wait();
         let mut queued = self.lock();
         if queued.is_closed {
             return;

@@ -14,8 +14,10 @@ use crate::journal::{
         failpoint::FailpointCounter,
         file::FileId,
         inbox::Inbox,
+        live_marks,
         owner::Owner,
         ownership::{OwnedTrees, Ownership},
+        row::Row,
         schema,
     },
 };
@@ -150,6 +152,12 @@ impl WriteTxn {
         result
     }
 
+    /// Begins a tree whose next records may be queued already. If that fails, they fail with the same error.
+    pub(super) fn begin_ahead(&mut self, row: &Row) -> Result<(), JournalError> {
+        let begun = self.all_or_nothing(|txn| txn.records().insert_first(row));
+        begun.inspect_err(|error| self.owned.refuse(&row.record, error))
+    }
+
     fn execute(&mut self, sql: &str) -> Result<(), JournalError> {
         execute(&self.connection, sql).map_err(|error| self.batch.fail(error))
     }
@@ -170,12 +178,21 @@ impl WriteTxn {
         self.owned.retry_releases(&self.connection, &self.me);
     }
 
-    /// Lets go of everything that this process owns.
+    /// Lets go of everything that this process owns. If that fails, others notice that the process is gone.
     pub(super) fn leave(&mut self) {
         let _ = self.set_sync(false);
         if self.me.is_recorded(&self.connection) {
-            let _ = self.me.leave(&self.connection);
+            let _ = self.release_all();
         }
+    }
+
+    fn release_all(&self) -> rusqlite::Result<()> {
+        let txn = self.connection.unchecked_transaction()?;
+        for tree in self.owned.with_marks() {
+            live_marks::clear(&txn, tree)?;
+        }
+        self.me.leave(&txn)?;
+        txn.commit()
     }
 }
 
