@@ -1,5 +1,7 @@
 //! Parses YAML into [`Node`]s with limits on depth and size. It knows nothing about agents.
 
+mod plain_lines;
+
 use std::{borrow::Cow, collections::HashMap};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
@@ -24,6 +26,11 @@ pub(crate) struct YamlError {
 
 /// Parses the first document of `text`, whose first line is line `first_line` of its file.
 pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node<'_>, YamlError> {
+    plain_lines::parse(text, first_line).map_or_else(|| with_parser(text, first_line), Ok)
+}
+
+/// Parses any text.
+fn with_parser(text: &str, first_line: u32) -> Result<Node<'_>, YamlError> {
     let mut builder = NodeBuilder { first_line, ..NodeBuilder::default() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
