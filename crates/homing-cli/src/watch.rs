@@ -62,6 +62,14 @@ impl Show {
             (Form::Text | Form::Json, false) => Self::Lines,
         }
     }
+
+    /// Returns whether pieces of replies are shown while they arrive.
+    fn reads_text(self) -> bool {
+        match self {
+            Self::Live | Self::LiveAnswer | Self::Events => true,
+            Self::Quiet | Self::Lines | Self::Verbose | Self::Bar(_) => false,
+        }
+    }
 }
 
 /// The result of a watched run, and the signal that stopped it.
@@ -103,7 +111,7 @@ pub(crate) async fn watch_with(
 ) -> WatchResult {
     let mut watcher = Watcher { show, prompt, board: Board::default(), answer: AnswerStream::default(), on_record };
     let _restore = Restore::new(show);
-    let mut events = run.events();
+    let mut events = if show.reads_text() { run.events() } else { run.events_without_text(0) };
     let over = run.wait_or_park();
     tokio::pin!(over);
     let mut ticks = tokio::time::interval(FRAME);

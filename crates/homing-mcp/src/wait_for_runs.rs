@@ -82,7 +82,7 @@ async fn report_progress(runs: &[RunHandle], context: &RequestContext<RoleServer
     let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
     let mut summary = ProgressSummary::new(runs);
     let mut sender = ProgressSender { peer: &context.peer, token, count: 0, last: Instant::now() };
-    let mut events = stream::select_all(runs.iter().map(|run| run.events_from(run.position())));
+    let mut events = stream::select_all(runs.iter().map(|run| run.events_without_text(run.position())));
     let mut ticks = interval(MIN_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -201,16 +201,16 @@ impl Events {
         self.0.next().await
     }
 
-    /// Subscribes to the runs within `top`, from the fact at position `from` on.
+    /// Subscribes from the fact at position `from` on.
     pub(crate) fn new(
         records: TreeRecords,
         receiver: broadcast::Receiver<Event>,
         past: Past,
-        top: Place,
+        to: SubscribedTo,
         from: u64,
     ) -> Self {
         let has_gap = past == Past::Recorded;
-        let feed = Feed { records, receiver, top, next_seq: from, backlog: VecDeque::new(), has_gap };
+        let feed = Feed { records, receiver, to, next_seq: from, backlog: VecDeque::new(), has_gap };
         Self(Box::pin(stream::unfold(feed, async |mut feed| feed.next().await.map(|event| (event, feed)))))
     }
 }
@@ -227,6 +227,26 @@ impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
     }
+}
+
+/// Pieces of replies and of reasoning in a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pieces {
+    /// They are returned.
+    Included,
+    /// They are left out, and not sent at all while no other subscriber reads them.
+    LeftOut,
+}
+
+/// A token that every subscriber holds that reads pieces of replies, so that the tree can count them.
+pub(crate) type TextReader = Arc<()>;
+
+/// The events that a subscriber gets.
+pub(crate) struct SubscribedTo {
+    /// Of this run and its descendants.
+    pub(crate) top: Place,
+    /// With pieces of replies.
+    pub(crate) text_reader: Option<TextReader>,
 }
 
 /// The facts that a tree has published before a subscription.
@@ -279,7 +299,7 @@ impl TreeRecords {
 struct Feed {
     records: TreeRecords,
     receiver: broadcast::Receiver<Event>,
-    top: Place,
+    to: SubscribedTo,
     /// The position of the next fact to return.
     next_seq: u64,
     /// Recorded facts to return before live events.
@@ -322,8 +342,11 @@ impl Feed {
 
     fn concerns(&self, event: &Event) -> bool {
         match event {
-            Event::Fact(record) => record.place.is_within(&self.top),
-            Event::Transient(notice) => notice.place.is_within(&self.top),
+            Event::Fact(record) => record.place.is_within(&self.to.top),
+            Event::Transient(notice) => {
+                let is_piece = matches!(notice.kind, TransientKind::Text(_) | TransientKind::Thinking(_));
+                notice.place.is_within(&self.to.top) && (!is_piece || self.to.text_reader.is_some())
+            }
             Event::Missed(_) => true,
         }
     }
@@ -341,7 +364,8 @@ mod tests {
         records.iter().for_each(|record| kept.keep(record));
         // The sender is gone, as it is once a tree has ended.
         let receiver = broadcast::Sender::new(1).subscribe();
-        let events = Events::new(kept, receiver, Past::Recorded, Place::root(), from);
+        let to = SubscribedTo { top: Place::root(), text_reader: None };
+        let events = Events::new(kept, receiver, Past::Recorded, to, from);
         let seq = |event: Event| match event {
             Event::Fact(record) => record.seq,
             Event::Transient(_) | Event::Missed(_) => panic!("only facts are recorded"),

@@ -17,7 +17,7 @@ use homing_core::{
 use uuid::Uuid;
 
 use crate::{
-    event::Events,
+    event::{Events, Pieces},
     live_tree::LiveTree,
     runtime::{Runtime, SpawnError},
     spawn::own_policy,
@@ -112,7 +112,16 @@ impl RunHandle {
     /// Subscribes like [`Self::events`], from the fact at position `from` on, such as the one after the last fact that an
     /// earlier subscription returned.
     pub fn events_from(&self, from: u64) -> Events {
-        self.tree.subscribe(self.tree.read_run(self.run, |run| run.place.clone()), from)
+        self.tree.subscribe(self.run, from, Pieces::Included)
+    }
+
+    /// Subscribes like [`Self::events_from`], without pieces of replies and of reasoning ([`TransientKind::Text`] and
+    /// [`TransientKind::Thinking`]). While no other subscriber reads them, the run does not spend time on them.
+    ///
+    /// [`TransientKind::Text`]: crate::event::TransientKind::Text
+    /// [`TransientKind::Thinking`]: crate::event::TransientKind::Thinking
+    pub fn events_without_text(&self, from: u64) -> Events {
+        self.tree.subscribe(self.run, from, Pieces::LeftOut)
     }
 
     /// The position of the tree's next fact.

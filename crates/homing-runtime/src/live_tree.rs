@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Clock,
-    event::{Event, Events, Past, Transient, TransientKind, TreeRecords},
+    event::{Event, Events, Past, Pieces, SubscribedTo, TextReader, Transient, TransientKind, TreeRecords},
     journal::{Commit, Journal, JournalError},
     live_run::LiveRun,
     segment::Segment,
@@ -57,9 +57,28 @@ pub(crate) struct LiveTree {
 /// have no subscriber.
 enum Subscribers {
     None(Past),
-    Some(broadcast::Sender<Event>),
+    Some {
+        sender: broadcast::Sender<Event>,
+        text_readers: TextReader,
+    },
     /// The tree has ended, and so have the subscribers' streams.
     Closed,
+}
+
+/// The subscribers that a transient notice concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    All,
+    /// Those that read pieces of replies. There may be thousands of pieces, and each wakes all subscribers.
+    TextReaders,
+}
+
+impl Subscribers {
+    /// Returns the channel if it has such subscribers.
+    fn sender(&self, audience: Audience) -> Option<&broadcast::Sender<Event>> {
+        let Self::Some { sender, text_readers } = self else { return None };
+        (audience == Audience::All || Arc::strong_count(text_readers) > 1).then_some(sender)
+    }
 }
 
 impl LiveTree {
@@ -232,7 +251,7 @@ impl LiveTree {
         self.records.keep(record);
         match &mut *subscribers {
             Subscribers::None(past) => *past = Past::Recorded,
-            Subscribers::Some(sender) => _ = sender.send(Event::Fact(record.clone())),
+            Subscribers::Some { sender, .. } => _ = sender.send(Event::Fact(record.clone())),
             Subscribers::Closed => (),
         }
         if record.run == self.id && matches!(record.fact, Fact::Ended(_)) {
@@ -240,9 +259,9 @@ impl LiveTree {
         }
     }
 
-    /// Sends subscribers a transient notice about a run; `what` is called only if there are any.
-    pub(crate) fn notify(&self, live_run: &LiveRun, kind: impl FnOnce() -> TransientKind) {
-        if let Subscribers::Some(sender) = &*self.subscribers() {
+    /// Sends subscribers a transient notice about a run; `kind` is called only if it concerns any of them.
+    pub(crate) fn notify(&self, live_run: &LiveRun, audience: Audience, kind: impl FnOnce() -> TransientKind) {
+        if let Some(sender) = self.subscribers().sender(audience) {
             let (place, at) = (live_run.place.clone(), self.clock.now_ms());
             let kind = redacted(kind(), &self.secrets);
             let notice = Transient { tree: self.id, run: live_run.run, place, at, kind };
@@ -250,19 +269,24 @@ impl LiveTree {
         }
     }
 
-    /// Subscribes to the runs within `top`, from the fact at position `from` on.
-    pub(crate) fn subscribe(&self, top: Place, from: u64) -> Events {
+    /// Subscribes to a run and its descendants, from the fact at position `from` on.
+    pub(crate) fn subscribe(&self, run: Uuid, from: u64, pieces: Pieces) -> Events {
+        let top = self.read_run(run, |run| run.place.clone());
         let mut subscribers = self.subscribers();
         let (receiver, past) = match &*subscribers {
-            Subscribers::Some(sender) => (sender.subscribe(), Past::Recorded),
+            Subscribers::Some { sender, .. } => (sender.subscribe(), Past::Recorded),
             Subscribers::None(past) => {
                 let (past, (sender, receiver)) = (*past, broadcast::channel(BACKLOG));
-                *subscribers = Subscribers::Some(sender);
+                *subscribers = Subscribers::Some { sender, text_readers: TextReader::default() };
                 (receiver, past)
             }
             Subscribers::Closed => (broadcast::Sender::new(1).subscribe(), Past::Recorded),
         };
-        Events::new(self.records.clone(), receiver, past, top, from)
+        let text_reader = match (&*subscribers, pieces) {
+            (Subscribers::Some { text_readers, .. }, Pieces::Included) => Some(text_readers.clone()),
+            _ => None,
+        };
+        Events::new(self.records.clone(), receiver, past, SubscribedTo { top, text_reader }, from)
     }
 
     /// Ends the streams of subscribers, because nothing more will be recorded.

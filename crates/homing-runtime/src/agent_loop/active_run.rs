@@ -18,7 +18,7 @@ use crate::{
     fork,
     journal::{Commit, LiveMark},
     live_run::LiveRun,
-    live_tree::LiveTree,
+    live_tree::{Audience, LiveTree},
     on_demand,
     run_tools::{AgentTools, RunTools},
     runtime::Inner,
@@ -65,7 +65,7 @@ impl ActiveRun {
 
     /// Sends subscribers a transient notice about the run.
     pub(crate) fn notify(&self, kind: impl FnOnce() -> TransientKind) {
-        self.tree.notify(&self.live_run, kind);
+        self.tree.notify(&self.live_run, Audience::All, kind);
     }
 
     /// The tools of the run, with those that it has loaded.

@@ -32,6 +32,7 @@ use crate::{
     event::TransientKind,
     journal::LiveMark,
     ledger::{Reservations, ReserveResult, ReservedCall},
+    live_tree::Audience,
     scheduler::{CallSlots, Scheduler, Tick, rate_limit::RateLimiter},
 };
 
@@ -386,7 +387,7 @@ impl<'a> ArrivingReply<'a> {
 /// Shows subscribers a piece of a reply.
 fn notify(run: &ActiveRun, text: Cow<'_, str>, kind: impl FnOnce(String) -> TransientKind) {
     if !text.is_empty() {
-        run.notify(|| kind(text.into_owned()));
+        run.tree.notify(&run.live_run, Audience::TextReaders, || kind(text.into_owned()));
     }
 }
 

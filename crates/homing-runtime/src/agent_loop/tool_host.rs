@@ -21,7 +21,7 @@ use crate::{
     config::OnQuestion,
     event::TransientKind,
     live_run::LiveRun,
-    live_tree::LiveTree,
+    live_tree::{Audience, LiveTree},
     runtime::{Inner, PermissionHandler},
     scheduler::call_slot::CallSlot,
 };
@@ -72,7 +72,7 @@ impl ToolHost {
         if let Some(answer) = self.recorded(id) {
             return answer;
         }
-        self.tree.notify(&self.live_run, || TransientKind::Question(Box::new(question.clone())));
+        self.tree.notify(&self.live_run, Audience::All, || TransientKind::Question(Box::new(question.clone())));
         let handler = match (self.runtime.parts.config.on_question, &self.runtime.parts.permission_handler) {
             (OnQuestion::Park, _) => None,
             (OnQuestion::Ask { within }, Some(handler)) => Some((handler.clone(), within)),
@@ -144,7 +144,7 @@ impl CallHost for ToolHost {
     }
 
     fn progress(&self, text: &str) {
-        self.tree.notify(&self.live_run, || TransientKind::Progress(text.to_owned()));
+        self.tree.notify(&self.live_run, Audience::All, || TransientKind::Progress(text.to_owned()));
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {

@@ -33,7 +33,7 @@ use crate::{
     clock::{IdSource, millis},
     event::TransientKind,
     live_run::LiveRun,
-    live_tree::LiveTree,
+    live_tree::{Audience, LiveTree},
     scheduler::{
         fair_semaphore::{FairSemaphore, Slot},
         rate_limit::RateLimiter,
@@ -193,7 +193,7 @@ impl Scheduler {
         if let Some(slot) = self.run_slots.try_acquire() {
             return Ok(slot);
         }
-        self.tree.notify(&self.live_run, || TransientKind::Queued);
+        self.tree.notify(&self.live_run, Audience::All, || TransientKind::Queued);
         self.queue(&self.run_slots).await
     }
 
@@ -262,7 +262,7 @@ impl Scheduler {
     }
 
     async fn sleep_before_retry(&self, wait: Duration, reason: String) -> Result<(), Interrupt> {
-        self.tree.notify(&self.live_run, || TransientKind::Retrying { in_ms: millis(wait), reason });
+        self.tree.notify(&self.live_run, Audience::All, || TransientKind::Retrying { in_ms: millis(wait), reason });
         Box::pin(self.waiting(tokio::time::sleep(wait))).await
     }
 

@@ -6,9 +6,12 @@ use std::{
 };
 
 use homing_core::{
+    BoxFuture,
     envelope::Status,
     fact::CancelledBy,
     limits::Limits,
+    message::Reply,
+    model::{AskFailure, Delta, Model, ModelCard, ModelRequest, OnDelta},
     scripted_model::{call, last_words, say},
 };
 use homing_runtime::{Submission, Task, aggregate, event::Event};
@@ -142,6 +145,57 @@ async fn r39_slow_subscriber_sees_the_subtree_and_delays_no_run() {
         }
     }
     assert_eq!((ended, places.len()), (41, 41));
+}
+
+/// A model whose reply arrives in more pieces than are kept for a slow subscriber.
+struct ManyPieces(ModelCard);
+
+impl Model for ManyPieces {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    fn reply<'a>(&'a self, _: ModelRequest<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
+        Box::pin(async move {
+            for _ in 0..5_000 {
+                on_delta(Delta::Text("piece "));
+                on_delta(Delta::Thinking("thought "));
+            }
+            Ok(say("done"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriber_without_text_neither_gets_pieces_of_replies_nor_has_them_sent() {
+    for with_reader in [false, true] {
+        let model = Arc::new(ManyPieces(ModelCard::free("script/model")));
+        let (runtime, _) = TestSetup::new([agent("a")], model).open();
+        let run = runtime.spawn(Task::new("a", "go")).unwrap();
+        let mut events = run.events_without_text(0);
+        // A subscriber that has left does not count.
+        drop(run.events());
+        let mut reader = with_reader.then(|| run.events());
+        wait_for(&run).await;
+        let (mut facts, mut missed) = (Vec::new(), 0);
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Fact(record) => facts.push(record.seq),
+                Event::Missed(count) => missed += count,
+                Event::Transient(notice) => panic!("{:?}", notice.kind),
+            }
+        }
+        assert_eq!(facts, (0..run.position()).collect::<Vec<_>>());
+        assert_eq!(missed > 0, with_reader, "pieces are sent only to a subscriber that reads them: {missed}");
+        let mut pieces = 0;
+        while let Some(event) = match &mut reader {
+            Some(reader) => reader.next().await,
+            None => None,
+        } {
+            pieces += usize::from(matches!(event, Event::Transient(_)));
+        }
+        assert_eq!(pieces > 0, with_reader);
+    }
 }
 
 #[tokio::test(start_paused = true)]
