@@ -31,6 +31,9 @@ use crate::{
 /// Fails with all problems of the teams; then nothing is installed.
 pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
     let teams: Vec<Team> = teams.into_iter().collect();
+    if teams.is_empty() {
+        return Ok(());
+    }
     let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
     install_all(parts, &all, &HashMap::new(), &Source::default())
 }

@@ -7,7 +7,7 @@ use homing_core::{
 };
 use serde_json::Value;
 
-use super::{CACHE_MARK, Delivery, anthropic_stream, offered, push_string};
+use super::{CACHE_MARK, Delivery, anthropic_stream, encode_tools, offered, push_string, push_tool};
 use crate::wire::{
     call_ids::{self, IdStyle, ResultIds},
     reply_builder::ReplyBuilder,
@@ -139,10 +139,11 @@ fn is_adaptive(model: &str) -> bool {
 
 fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
     toolbox.encoding.get_or_make("anthropic", || {
-        let tool = |spec: &homing_core::tool::ToolSpec| {
-            serde_json::json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
-        };
-        let mut text = Value::Array(toolbox.specs.iter().map(tool).collect()).to_string();
+        let mut text = encode_tools(&toolbox.specs, |out, spec| {
+            out.push('{');
+            push_tool(out, spec, "input_schema");
+            out.push('}');
+        });
         text.insert_str(text.len() - 2, CACHE_MARK);
         text
     })

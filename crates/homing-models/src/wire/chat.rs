@@ -6,7 +6,6 @@ use homing_core::{
     model::{ModelRequest, ToolChoice, Toolbox},
 };
 use serde::Deserialize;
-use serde_json::Value;
 use std::{borrow::Cow, fmt::Write as _};
 
 use super::{
@@ -14,7 +13,7 @@ use super::{
     chat_cache::{self, CacheMarks},
     chat_stream, data_url,
     effort::EffortLevels,
-    offered, push_string,
+    encode_tools, offered, push_string, push_tool,
     reasoning::{self, KeepThinking, ReasoningReturn},
     reply_before,
 };
@@ -154,11 +153,11 @@ pub(crate) fn takes_effort(model: &str, quirks: Quirks) -> bool {
 
 fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     toolbox.encoding.get_or_make(TOOLS, || {
-        let tool = |spec: &homing_core::tool::ToolSpec| {
-            serde_json::json!({"type": "function", "function":
-                {"name": spec.name, "description": spec.description, "parameters": spec.schema}})
-        };
-        Value::Array(toolbox.specs.iter().map(tool).collect()).to_string()
+        encode_tools(&toolbox.specs, |out, spec| {
+            out.push_str("{\"type\":\"function\",\"function\":{");
+            push_tool(out, spec, "parameters");
+            out.push_str("}}");
+        })
     })
 }
 

@@ -22,6 +22,7 @@ mod usage;
 use homing_core::{
     message::{Args, FNV_START, Image, Message, Reply, TranscriptEntry, fnv},
     model::{AskFailure, Delta, ModelError, ModelRequest, ToolChoice},
+    tool::ToolSpec,
 };
 use serde::Deserialize;
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
@@ -203,6 +204,29 @@ fn cache_key(request: &ModelRequest<'_>) -> String {
 /// The content of a file as a data URL.
 fn data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.media_type, image.base64)
+}
+
+/// Encodes tools as a JSON array; `push` appends one of them.
+fn encode_tools(specs: &[ToolSpec], push: impl Fn(&mut String, &ToolSpec)) -> String {
+    let mut out = String::from("[");
+    for (position, spec) in specs.iter().enumerate() {
+        if position > 0 {
+            out.push(',');
+        }
+        push(&mut out, spec);
+    }
+    out.push(']');
+    out
+}
+
+/// Appends the name, the description and the schema of a tool, which some wires call by another name.
+fn push_tool(out: &mut String, spec: &ToolSpec, schema: &str) {
+    out.push_str("\"name\":");
+    push_string(out, &spec.name);
+    out.push_str(",\"description\":");
+    push_string(out, &spec.description);
+    // Writing to a string cannot fail.
+    let _ = write!(out, ",\"{schema}\":{}", spec.schema);
 }
 
 /// Appends `text` as a JSON string.

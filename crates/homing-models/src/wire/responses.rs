@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 use super::{
-    DOCUMENT_NAME, Delivery, arguments, cache_key, data_url, effort::EffortLevels, join_around, offered, push_string,
-    reply_before, responses_stream,
+    DOCUMENT_NAME, Delivery, arguments, cache_key, data_url, effort::EffortLevels, encode_tools, join_around, offered,
+    push_string, push_tool, reply_before, responses_stream,
 };
 use crate::wire::{
     call_ids::{self, IdStyle, ResultIds},
@@ -100,11 +100,11 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, options: Responses
 fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     toolbox.encoding.get_or_make("responses", || {
         // Tools are strict unless the request says otherwise, and strict ones accept only a part of JSON Schema.
-        let tool = |spec: &homing_core::tool::ToolSpec| {
-            serde_json::json!({"type": "function", "name": spec.name, "description": spec.description,
-                "parameters": spec.schema, "strict": false})
-        };
-        Value::Array(toolbox.specs.iter().map(tool).collect()).to_string()
+        encode_tools(&toolbox.specs, |out, spec| {
+            out.push_str("{\"type\":\"function\",");
+            push_tool(out, spec, "parameters");
+            out.push_str(",\"strict\":false}");
+        })
     })
 }
 
