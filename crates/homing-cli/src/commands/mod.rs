@@ -59,7 +59,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Continue(args) => report(with_telemetry(|telemetry| chat::continue_last(&args, telemetry))),
         Command::Watch(args) => report(wait_for(watch::run(&args))),
         Command::Run(args) => {
-            let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
+            let outcome = run_one(|telemetry| run::run(&args, telemetry));
             if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }
         }
         Command::Map(args) => report(with_telemetry(|telemetry| map::run(&args, telemetry))),
@@ -67,18 +67,18 @@ pub(crate) fn run(cli: Cli) -> Exit {
             let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
-        Command::Resume(args) => report_as(args.output.json, with_telemetry(|telemetry| resume::run(&args, telemetry))),
+        Command::Resume(args) => report_as(args.output.json, run_one(|telemetry| resume::run(&args, telemetry))),
         Command::Fork(args) => {
-            let outcome = with_telemetry(|telemetry| fork::run(&args, telemetry));
+            let outcome = run_one(|telemetry| fork::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Tell(args) => {
-            let outcome = with_telemetry(|telemetry| tell::run(&args, telemetry));
+            let outcome = run_one(|telemetry| tell::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Questions(args) => report(questions::run(&args)),
         Command::Answer(args) => {
-            let outcome = with_telemetry(|telemetry| answer::run(&args, telemetry));
+            let outcome = run_one(|telemetry| answer::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Replay(args) => {
@@ -149,21 +149,51 @@ fn report_as(json: bool, outcome: anyhow::Result<Exit>) -> Exit {
     if json { report_json(outcome, "") } else { report(outcome) }
 }
 
-/// Runs a command with telemetry.
+/// Runs a command with telemetry, on a thread for each core.
 fn with_telemetry<Work: Future<Output = anyhow::Result<Exit>>>(
     work: impl FnOnce(Option<Telemetry>) -> Work,
 ) -> anyhow::Result<Exit> {
-    wait_for(async {
-        let telemetry = telemetry::start();
-        let outcome = work(telemetry.clone()).await;
-        telemetry::finish(telemetry, &outcome).await;
-        outcome
-    })
+    block_on(Threads::PerCore, with_exports(work))
+}
+
+/// Runs a command that starts or continues one run, with telemetry. Its agents mostly wait for models, and their tools work on threads
+/// of their own.
+fn run_one<Work: Future<Output = anyhow::Result<Exit>>>(
+    work: impl FnOnce(Option<Telemetry>) -> Work,
+) -> anyhow::Result<Exit> {
+    block_on(Threads::One, with_exports(work))
+}
+
+async fn with_exports<Work: Future<Output = anyhow::Result<Exit>>>(
+    work: impl FnOnce(Option<Telemetry>) -> Work,
+) -> anyhow::Result<Exit> {
+    let telemetry = telemetry::start();
+    let outcome = work(telemetry.clone()).await;
+    telemetry::finish(telemetry, &outcome).await;
+    outcome
+}
+
+/// Runs a command without telemetry.
+fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    block_on(Threads::One, work)
+}
+
+/// The threads that tasks run on, beside the main thread, which waits for the command and for signals.
+enum Threads {
+    One,
+    PerCore,
 }
 
 /// Runs a command on an async runtime. Commands that do not need one start faster without it.
-fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+///
+/// Not inlined, because otherwise the stack of every command has room for the futures of all of them, and is touched page by page.
+#[inline(never)]
+fn block_on<T>(threads: Threads, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Threads::One = threads {
+        builder.worker_threads(1);
+    }
+    let runtime = builder.enable_all().build()?;
     let outcome = runtime.block_on(work);
     // A thread may still be reading from the terminal; it is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));

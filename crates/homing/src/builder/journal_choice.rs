@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(feature = "sqlite")]
-use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
+use homing_runtime::journal::sqlite::{OpeningJournal, SqliteJournal, SqliteOptions};
 use homing_runtime::journal::{Journal, JournalError, NullJournal};
 
 /// The place where facts are recorded.
@@ -59,18 +59,13 @@ impl JournalChoice {
     /// a project's agents.
     #[cfg(feature = "tools")]
     pub(super) fn open_beside<T>(self, work: impl FnOnce() -> T) -> (Result<OpenJournal, JournalError>, T) {
-        if matches!(self, Self::Off | Self::Own(_)) {
-            return (self.open(), work());
-        }
-        std::thread::scope(|scope| {
-            let opening = std::thread::Builder::new().spawn_scoped(scope, || self.open());
+        #[cfg(feature = "sqlite")]
+        if let Self::File(path, options) = self {
+            let opening = begin_open(path, *options);
             let made = work();
-            let opened = match opening {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(error) => Err(JournalError::Unwritable(format!("cannot start a thread: {error}"))),
-            };
-            (opened, made)
-        })
+            return (opening.and_then(|opening| Ok(OpenJournal::in_file(opening.wait()?))), made);
+        }
+        (self.open(), work())
     }
 
     pub(super) fn open(self) -> Result<OpenJournal, JournalError> {
@@ -78,11 +73,7 @@ impl JournalChoice {
             Self::Off => Arc::new(NullJournal::default()),
             Self::Own(journal) => journal,
             #[cfg(feature = "sqlite")]
-            Self::File(path, mut options) => {
-                options.begins_trees = true;
-                let file = SqliteJournal::open(path, *options)?;
-                return Ok(OpenJournal { journal: file.clone(), file: Some(file) });
-            }
+            Self::File(path, options) => return Ok(OpenJournal::in_file(begin_open(path, *options)?.wait()?)),
         };
         Ok(OpenJournal {
             journal,
@@ -90,4 +81,17 @@ impl JournalChoice {
             file: None,
         })
     }
+}
+
+#[cfg(feature = "sqlite")]
+impl OpenJournal {
+    fn in_file(file: Arc<SqliteJournal>) -> Self {
+        Self { journal: file.clone(), file: Some(file) }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn begin_open(path: PathBuf, mut options: SqliteOptions) -> Result<OpeningJournal, JournalError> {
+    options.begins_trees = true;
+    OpeningJournal::begin(path, options)
 }

@@ -19,6 +19,7 @@ mod index;
 mod live_marks;
 mod lock_holder;
 mod migrate;
+mod opening;
 mod owner;
 mod ownership;
 mod prune;
@@ -62,6 +63,7 @@ pub use crate::journal::sqlite::{
     find::{FindError, RunRef, tree_tag},
     inbox::Posted,
     lock_holder::LockHolder,
+    opening::OpeningJournal,
     prune::{Pruned, Retention},
     query::{Filter, RunRow, SumBy, UsageSum, Which},
     questions::{FindQuestionError, JournalQuestion},
@@ -70,12 +72,10 @@ pub use crate::journal::sqlite::{
 use crate::journal::{
     AccountHold, Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError, LiveMark, LiveMarks,
     sqlite::{
-        failpoint::FailpointCounter,
         owner::Owner,
         queue::{WriteQueue, WriteRequest, writer_gone},
         rate_pauses::SharedPauses,
         row::Row,
-        write_txn::WriteTxn,
         writer::DurableListener,
     },
 };
@@ -131,39 +131,7 @@ impl SqliteJournal {
     /// # Errors
     /// Fails if the file cannot be opened for writing, is not a journal, or was written by a newer version.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Arc<Self>, JournalError> {
-        let path = path.into();
-        file::prepare(&path)?;
-        let connection = schema::open_writer(&path)?;
-        // A reader would cost more than what is read here: SQLite parses all table definitions for each connection.
-        let mut pauses = SharedPauses::default();
-        pauses.refresh(&connection);
-        let pruning = options.retention.filter(|_| prune::is_due(&connection));
-        let (queue, listener, me) = (WriteQueue::default(), DurableListener::default(), Owner::this());
-        let txn = WriteTxn::new(connection, path.clone(), me.clone(), points(&options));
-        let writer = std::thread::Builder::new()
-            .name("homing-journal".to_owned())
-            .spawn({
-                let (queue, listener) = (queue.clone(), listener.clone());
-                move || writer::work(txn, &queue, &listener)
-            })
-            .map_err(|error| JournalError::Unwritable(format!("cannot start the writer thread: {error}")))?;
-        let journal = Self {
-            path,
-            options,
-            queue,
-            writer: Some(writer),
-            listener,
-            me,
-            idle_readers: Mutex::default(),
-            pauses: Mutex::new(pauses),
-        };
-        if journal.options.begins_trees {
-            journal.queue.note(|txn| Ok(txn.me.beat(&txn.connection)?));
-        }
-        if let Some(keep) = pruning {
-            journal.prune_in_background(keep);
-        }
-        Ok(Arc::new(journal))
+        OpeningJournal::begin(path, options)?.wait()
     }
 
     /// Path of the file.
@@ -197,16 +165,6 @@ impl SqliteJournal {
         self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         result
     }
-}
-
-#[cfg(any(test, feature = "failpoints"))]
-fn points(options: &SqliteOptions) -> FailpointCounter {
-    FailpointCounter::new(options.failpoint)
-}
-
-#[cfg(not(any(test, feature = "failpoints")))]
-fn points(_: &SqliteOptions) -> FailpointCounter {
-    FailpointCounter::default()
 }
 
 impl Journal for SqliteJournal {
