@@ -124,31 +124,39 @@ fn schema<A: JsonSchema>() -> Value {
 /// an `enum`.
 fn simplify(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
-    object.remove("title");
-    object.remove("format");
-    object.remove("default");
+    for key in ["title", "format", "default"] {
+        if keyword(object, key).is_some() {
+            object.remove(key);
+        }
+    }
     drop_null(object);
     list_choices(object);
     for key in ["items", "additionalProperties"] {
-        object.get_mut(key).into_iter().for_each(simplify);
+        keyword(object, key).into_iter().for_each(simplify);
     }
-    if let Some(Value::Object(properties)) = object.get_mut("properties") {
+    if let Some(Value::Object(properties)) = keyword(object, "properties") {
         properties.values_mut().for_each(simplify);
     }
 }
 
+/// Finds a keyword of a schema. There are few of them and most are absent, so comparing takes less than hashing; every process makes
+/// these schemas before its first model call.
+fn keyword<'a>(object: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Value> {
+    object.iter_mut().find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
 fn drop_null(object: &mut Map<String, Value>) {
-    if let Some(Value::Array(kinds)) = object.get_mut("type") {
+    if let Some(Value::Array(kinds)) = keyword(object, "type") {
         kinds.retain(|kind| kind != "null");
         if let [only] = kinds.as_slice() {
             let only = only.clone();
             object.insert("type".to_owned(), only);
         }
     }
-    if let Some(Value::Array(choices)) = object.get_mut("enum") {
+    if let Some(Value::Array(choices)) = keyword(object, "enum") {
         choices.retain(|choice| !choice.is_null());
     }
-    if let Some(Value::Array(kinds)) = object.get("anyOf") {
+    if let Some(Value::Array(kinds)) = keyword(object, "anyOf") {
         let rest: Vec<Value> = kinds.iter().filter(|kind| kind["type"] != "null").cloned().collect();
         if let [Value::Object(only)] = rest.as_slice() {
             object.remove("anyOf");
@@ -160,7 +168,7 @@ fn drop_null(object: &mut Map<String, Value>) {
 }
 
 fn list_choices(object: &mut Map<String, Value>) {
-    let Some(Value::Array(kinds)) = object.get("oneOf") else { return };
+    let Some(Value::Array(kinds)) = keyword(object, "oneOf") else { return };
     let choices: Option<Vec<Value>> = kinds.iter().map(|kind| kind.get("const").cloned()).collect();
     if let Some(choices) = choices {
         object.remove("oneOf");
