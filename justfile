@@ -34,12 +34,18 @@ bench ROUNDS="3":
 bench-check *ARGS:
     benches/check {{ARGS}}
 
-# Benchmarks of the runtime, the wires, the journal, loading and the tools.
+# Measures `homing run` with one call, for several programs in turn: just bench-start target/release/homing /usr/local/bin/homing
+bench-start +PROGRAMS:
+    cargo build --profile bench -p bench-stub
+    benches/start {{PROGRAMS}}
+
+# Benchmarks of the runtime, the wires, the journal, loading, teams and the tools.
 bench-crates:
     cargo bench -p homing-runtime --bench load
     cargo bench -p homing-runtime --bench journal
     cargo bench -p homing-models
     cargo bench -p homing-load --bench load
+    cargo bench -p homing-teams --bench crew
     cargo bench -p homing-tools
 
 # Runs a real small model on this machine, through both wires.
