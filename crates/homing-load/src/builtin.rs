@@ -1,7 +1,7 @@
 //! The built-in agents and the example agents. Their texts are agent files in `builtin` and `examples`.
 //!
-//! Every start of the program parses the built-in agents, so their front matter has the form that needs no YAML parser, and the
-//! schemas of their answers are files of their own.
+//! Every start of the program parses the built-in agents, so their front matter has the form that needs no YAML parser, except for
+//! the quoted `*` of `general`, and the schemas of their answers are files of their own.
 
 use std::{path::Path, sync::LazyLock};
 

@@ -282,9 +282,9 @@ impl LiveTree {
             }
             Subscribers::Closed => (broadcast::Sender::new(1).subscribe(), Past::Recorded),
         };
-        let text_reader = match (&*subscribers, pieces) {
-            (Subscribers::Some { text_readers, .. }, Pieces::Included) => Some(text_readers.clone()),
-            _ => None,
+        let text_reader = match &*subscribers {
+            Subscribers::Some { text_readers, .. } if pieces == Pieces::Included => Some(text_readers.clone()),
+            Subscribers::Some { .. } | Subscribers::None(_) | Subscribers::Closed => None,
         };
         Events::new(self.records.clone(), receiver, past, SubscribedTo { top, text_reader }, from)
     }

@@ -164,6 +164,7 @@ fn run_one<Work: Future<Output = anyhow::Result<Exit>>>(
     block_on(Threads::One, with_exports(work))
 }
 
+/// Starts telemetry for a command, and sends what is left when it has ended.
 async fn with_exports<Work: Future<Output = anyhow::Result<Exit>>>(
     work: impl FnOnce(Option<Telemetry>) -> Work,
 ) -> anyhow::Result<Exit> {

@@ -90,6 +90,7 @@ impl OpenJournal {
     }
 }
 
+/// Begins to open a file for a runtime, which will begin trees.
 #[cfg(feature = "sqlite")]
 fn begin_open(path: PathBuf, mut options: SqliteOptions) -> Result<OpeningJournal, JournalError> {
     options.begins_trees = true;
