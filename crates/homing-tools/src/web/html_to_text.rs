@@ -1,16 +1,11 @@
 //! Converts HTML to text. It processes a stream of tags and builds no tree, so that no page can cause deep recursion or
 //! quadratic work.
 
-use std::{
-    cell::RefCell,
-    time::{Duration, Instant},
-};
+use std::convert::Infallible;
 
-use html5ever::{
-    tendril::StrTendril,
-    tokenizer::{
-        BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts, states::RawKind,
-    },
+use html5gum::{
+    Span, Tokenizer,
+    emitters::callback::{CallbackEmitter, CallbackEvent},
 };
 use reqwest::Url;
 
@@ -21,44 +16,30 @@ const MAX_TEXT: usize = 1024 * 1024;
 /// Minimum length of the main part; if it is shorter, the whole page is used.
 const MIN_MAIN: usize = 200;
 
-/// Time limit per page. The tokenizer's work is quadratic in the number of a tag's attributes.
-const MAX_TIME: Duration = Duration::from_secs(2);
-/// Number of bytes processed between two checks of the time limit.
-const CHUNK: usize = 4_096;
-
-/// Converts a page to text, with headings, lists, links and code as in Markdown. Stops early at the time limit.
+/// Converts a page to text, with headings, lists, links and code as in Markdown.
 pub(crate) fn to_text(html: &str, base: &Url) -> String {
-    let tokenizer = Tokenizer::new(Sink(RefCell::new(PageText::new(base))), TokenizerOpts::default());
-    let queue = BufferQueue::default();
-    let until = Instant::now() + MAX_TIME;
-    let mut rest = html;
-    while !rest.is_empty() && Instant::now() < until {
-        let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
-        queue.push_back(StrTendril::from(chunk));
-        let _ = tokenizer.feed(&queue);
-        rest = after;
-    }
-    tokenizer.end();
-    tokenizer.sink.0.into_inner().finish()
+    let mut page = PageText::new(base);
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
+        page.event(&event);
+        None
+    });
+    // The contents of scripts, styles and the like are no tags.
+    emitter.naively_switch_states(true);
+    let Ok(()) = Tokenizer::new_with_emitter(html, emitter).finish();
+    page.finish()
 }
 
-struct Sink(RefCell<PageText>);
+/// A start tag, and its attributes as far as they have been read.
+#[derive(Default)]
+struct StartTag {
+    name: String,
+    attributes: Vec<(String, String)>,
+}
 
-impl TokenSink for Sink {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        let mut page = self.0.borrow_mut();
-        match token {
-            Token::CharacterTokens(text) => page.text(&text),
-            Token::TagToken(tag) => return page.tag(&tag),
-            Token::DoctypeToken(_)
-            | Token::CommentToken(_)
-            | Token::NullCharacterToken
-            | Token::EOFToken
-            | Token::ParseError(_) => (),
-        }
-        TokenSinkResult::Continue
+impl StartTag {
+    /// Returns the value of an attribute. Of several with the same name the first counts.
+    fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -66,6 +47,7 @@ impl TokenSink for Sink {
 struct PageText {
     base: Url,
     out: String,
+    tag: StartTag,
     title: String,
     /// The element whose contents are skipped, and its nesting depth.
     skipping: Option<(String, usize)>,
@@ -82,12 +64,35 @@ impl PageText {
         Self {
             base: base.clone(),
             out: String::new(),
+            tag: StartTag::default(),
             title: String::new(),
             skipping: None,
             in_title: false,
             in_pre: false,
             link: None,
             main: None,
+        }
+    }
+
+    fn event(&mut self, event: &CallbackEvent<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                self.tag = StartTag { name: text(name), ..StartTag::default() };
+            }
+            CallbackEvent::AttributeName { name } => self.tag.attributes.push((text(name), String::new())),
+            CallbackEvent::AttributeValue { value } => {
+                if let Some((_, known)) = self.tag.attributes.last_mut() {
+                    known.push_str(&String::from_utf8_lossy(value));
+                }
+            }
+            CallbackEvent::CloseStartTag { self_closing } => {
+                let tag = std::mem::take(&mut self.tag);
+                self.start_tag(&tag, *self_closing);
+            }
+            CallbackEvent::EndTag { name } => self.end_tag(&text(name)),
+            CallbackEvent::String { value } => self.text(&String::from_utf8_lossy(value)),
+            CallbackEvent::Comment { .. } | CallbackEvent::Doctype { .. } | CallbackEvent::Error(_) => (),
         }
     }
 
@@ -114,32 +119,26 @@ impl PageText {
         }
     }
 
-    fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
-        let name: &str = &tag.name;
-        match tag.kind {
-            TagKind::StartTag => {
-                if let Some(raw) = raw_kind(name) {
-                    match name {
-                        "title" if self.title.is_empty() => self.in_title = true,
-                        "textarea" | "title" => (),
-                        _ if self.skipping.is_none() => self.skipping = Some((name.to_owned(), 1)),
-                        _ => (),
-                    }
-                    return TokenSinkResult::RawData(raw);
-                }
-                if !self.skip_start(name, tag.self_closing) && self.out.len() < MAX_TEXT {
-                    self.start(name, tag);
-                }
-            }
-            TagKind::EndTag => {
-                if name == "title" {
-                    self.in_title = false;
-                } else if !self.skip_end(name) {
-                    self.end(name);
+    fn start_tag(&mut self, tag: &StartTag, self_closing: bool) {
+        match tag.name.as_str() {
+            "title" => self.in_title |= self.title.is_empty(),
+            "textarea" => (),
+            // Scripts and the like are never closed by their start tag.
+            name => {
+                let closed = self_closing && !is_raw(name);
+                if !self.skip_start(name, closed) && self.out.len() < MAX_TEXT {
+                    self.start(tag);
                 }
             }
         }
-        TokenSinkResult::Continue
+    }
+
+    fn end_tag(&mut self, name: &str) {
+        if name == "title" {
+            self.in_title = false;
+        } else if !self.skip_end(name) {
+            self.end(name);
+        }
     }
 
     /// Returns true if the tag belongs to skipped content.
@@ -163,7 +162,8 @@ impl PageText {
         true
     }
 
-    fn start(&mut self, name: &str, tag: &Tag) {
+    fn start(&mut self, tag: &StartTag) {
+        let name = tag.name.as_str();
         match name {
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 self.lines(2);
@@ -190,10 +190,10 @@ impl PageText {
             "code" if !self.in_pre => self.out.push('`'),
             "a" => {
                 self.end("a");
-                self.link = attribute(tag, "href").map(|href| (self.out.len(), href.to_owned()));
+                self.link = tag.attribute("href").map(|href| (self.out.len(), href.to_owned()));
             }
             "img" => {
-                if let Some(alt) = attribute(tag, "alt").filter(|alt| !alt.trim().is_empty()) {
+                if let Some(alt) = tag.attribute("alt").filter(|alt| !alt.trim().is_empty()) {
                     let alt = format!("[image: {}]", alt.trim());
                     self.words(&alt);
                 }
@@ -269,19 +269,18 @@ impl PageText {
     }
 }
 
-/// Elements whose contents are raw text up to the end tag.
-fn raw_kind(name: &str) -> Option<RawKind> {
-    match name {
-        "title" | "textarea" => Some(RawKind::Rcdata),
-        "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" => Some(RawKind::Rawtext),
-        "script" => Some(RawKind::ScriptData),
-        _ => None,
-    }
+/// Elements whose contents are raw text up to the end tag, and not shown.
+fn is_raw(name: &str) -> bool {
+    matches!(name, "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" | "script")
 }
 
 /// Elements that are not part of a page's contents.
 fn is_skipped(name: &str) -> bool {
-    matches!(name, "nav" | "footer" | "aside" | "svg" | "template" | "object" | "select" | "dialog" | "canvas" | "math")
+    is_raw(name)
+        || matches!(
+            name,
+            "nav" | "footer" | "aside" | "svg" | "template" | "object" | "select" | "dialog" | "canvas" | "math"
+        )
 }
 
 fn is_block(name: &str) -> bool {
@@ -312,12 +311,10 @@ fn is_shown(character: char) -> bool {
     matches!(character, '\n' | '\t') || !(character.is_control() || is_invisible(character))
 }
 
-fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
-    tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn check(html: &str, expected: &str) {
