@@ -1,5 +1,6 @@
 //! The command line of Homing: parses arguments, runs one command and exits with its code.
 
+mod allocator;
 mod chat;
 mod cli;
 mod columns;

@@ -39,11 +39,12 @@ mod worktrees;
 
 pub(crate) use completions::complete_if_asked;
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, num::NonZero, time::Duration};
 
 use homing_otel::Telemetry;
 
 use crate::{
+    allocator,
     cli::{Cli, Command, chat::ChatArgs},
     exit::{Exit, report, report_json},
     screen::Screen,
@@ -191,8 +192,12 @@ enum Threads {
 #[inline(never)]
 fn block_on<T>(threads: Threads, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if let Threads::One = threads {
-        builder.worker_threads(1);
+    match threads {
+        Threads::One => _ = builder.worker_threads(1),
+        // Many runs at once: their memory counts. For a single run the threads would only wait for each other's heap.
+        Threads::PerCore => {
+            allocator::share_heaps(std::thread::available_parallelism().map_or(1, NonZero::get));
+        }
     }
     let runtime = builder.enable_all().build()?;
     let outcome = runtime.block_on(work);
