@@ -75,6 +75,8 @@ pub(crate) struct SessionRequest<'a> {
     pub(crate) teams: Vec<homing_teams::Team>,
     /// Plugin folders in addition to the user's.
     pub(crate) plugins: Vec<PathBuf>,
+    /// Closes the journal when its run has ended.
+    pub(crate) closes_after_run: bool,
     /// Opens no journal and prints no warnings: the command only looks at agents.
     pub(crate) is_inspection: bool,
     /// Answers questions instead of the user at the terminal.
@@ -474,6 +476,7 @@ fn journal(
         Some(path) => {
             let mut options = SqliteOptions::default();
             options.accounts = config.user.accounts().map_err(Trouble::config)?;
+            options.closes_after_trees = request.closes_after_run;
             Ok(JournalChoice::File(path, Box::new(options)))
         }
         None if request.needs_journal => Err(no_journal()),

@@ -61,6 +61,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         plugins: args.plugin.clone(),
         replay: replay.clone(),
         needs_journal,
+        closes_after_run: true,
         telemetry,
         ..SessionRequest::default()
     };

@@ -159,6 +159,9 @@ impl Records<'_> {
             return Err(self.failed(error));
         }
         self.batch.grown.insert(tree);
+        if rows.iter().any(|row| ends_tree(&row.record)) {
+            self.batch.ended.push(tree);
+        }
         owned.next_seq += rows.len() as u64;
         owned.last_at = last.record.at;
         owned.steps += rows.iter().filter(|row| is_step(&row.record.fact)).count() as u64;
@@ -242,6 +245,11 @@ impl Records<'_> {
         });
         Ok(stored.optional()?)
     }
+}
+
+/// Returns whether a record ends its tree.
+fn ends_tree(record: &Record) -> bool {
+    record.run == record.tree && matches!(record.fact, Fact::Ended(_))
 }
 
 /// Returns whether a fact is progress. Replies and results are; intents are not, since a resumed run writes them again at each

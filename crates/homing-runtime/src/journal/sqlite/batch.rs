@@ -18,6 +18,8 @@ pub(super) struct Batch {
     pub(super) grown: TreeIds,
     /// Trees that began in this batch.
     pub(super) begun: Vec<Uuid>,
+    /// Trees whose root ended in this batch. If the host closes the journal after its trees, the commit releases them, too.
+    pub(super) ended: Vec<Uuid>,
     /// Trees that this process released in this batch.
     pub(super) released: Vec<Uuid>,
     /// Usage that is written at the end of the batch.

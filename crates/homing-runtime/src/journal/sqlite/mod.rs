@@ -89,6 +89,10 @@ pub struct SqliteOptions {
     /// Records this process as an owner at once, for a host that is about to begin trees. SQLite creates its log for that, which
     /// takes two syncs, while the host prepares; otherwise the first tree waits for them.
     pub begins_trees: bool,
+    /// Releases a tree in the commit that ends it, and removes this process from the owners in that of the last tree, for a host that
+    /// closes the journal then: the closing has nothing left to write. A tree that goes on has to be claimed again. Not for hosts that
+    /// fork trees: a fork may begin with records in which a tree ended and was given more.
+    pub closes_after_trees: bool,
     /// Retention of records, enforced in the background once a day. `None` keeps everything.
     pub retention: Option<Retention>,
     /// The point at which this process kills itself.
@@ -101,6 +105,7 @@ impl Default for SqliteOptions {
         Self {
             accounts: BTreeMap::new(),
             begins_trees: false,
+            closes_after_trees: false,
             retention: Some(Retention::default()),
             #[cfg(any(test, feature = "failpoints"))]
             failpoint: None,
@@ -236,8 +241,7 @@ impl Journal for SqliteJournal {
     }
 
     fn release(&self, tree: Uuid) {
-        // It is not needed after a power failure: the owner is gone then.
-        self.queue.note(move |txn| txn.ownership().release(tree));
+        self.queue.send(WriteRequest::Release(tree));
     }
 
     fn has_inbox(&self) -> bool {

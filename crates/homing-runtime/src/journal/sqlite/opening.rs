@@ -59,16 +59,19 @@ impl OpeningJournal {
             .name("homing-journal".to_owned())
             .spawn({
                 let (path, queue, listener) = (path.clone(), queue.clone(), listener.clone());
-                let (retention, points) = (options.retention, points(&options));
+                let (retention, closes, points) = (options.retention, options.closes_after_trees, points(&options));
                 move || match open_file(&path, retention, points) {
                     Ok((txn, file)) => {
                         let _ = sender.send(Ok(file));
-                        writer::work(txn, &queue, &listener);
+                        writer::work(txn.closes_after_trees(closes), &queue, &listener);
                     }
                     Err(error) => _ = sender.send(Err(error)),
                 }
             })
             .map_err(|error| JournalError::Unwritable(format!("cannot start the writer thread: {error}")))?;
+        // The kernel often starts a thread on the core of the thread that made it, even if another core is idle. Then the writer begins
+        // only when the caller waits for it. If it begins now, the caller works while the writer waits for the disk.
+        std::thread::yield_now();
         Ok(Self { path, options, queue, listener, opened, writer: Some(writer) })
     }
 

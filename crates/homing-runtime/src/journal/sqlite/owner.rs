@@ -117,6 +117,11 @@ impl Owner {
     /// Removes this owner and releases the trees it still owned.
     pub(super) fn leave(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection.execute("UPDATE trees SET owner = NULL WHERE owner = ?1", [&self.id])?;
+        self.remove(connection)
+    }
+
+    /// Removes this owner, which owns no tree.
+    pub(super) fn remove(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection.execute("DELETE FROM owners WHERE id = ?1", [&self.id])?;
         Ok(())
     }

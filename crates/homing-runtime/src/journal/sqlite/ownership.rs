@@ -101,6 +101,26 @@ impl OwnedTrees {
         self.unreleased.extend(batch.released);
     }
 
+    /// Lets go of trees that ended, in the transaction that records it. They are forgotten once it is committed.
+    pub(super) fn release_ended(&self, connection: &Connection, me: &Owner, ended: &[Uuid]) -> rusqlite::Result<()> {
+        for (tree, owned) in ended.iter().filter_map(|tree| self.trees.get_key_value(tree)) {
+            release(connection, me, *tree, owned.may_have_marks)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets trees that were released when they ended.
+    pub(super) fn forget(&mut self, ended: &[Uuid]) {
+        for tree in ended {
+            self.trees.remove(tree);
+        }
+    }
+
+    /// Returns whether this process owns no other trees.
+    pub(super) fn are_all_in(&self, ended: &[Uuid]) -> bool {
+        self.unreleased.is_empty() && self.trees.keys().all(|tree| ended.contains(tree))
+    }
+
     /// Writes the number of records and steps of trees.
     pub(super) fn save_progress<'a>(
         &self,
@@ -119,8 +139,7 @@ impl OwnedTrees {
     pub(super) fn retry_releases(&mut self, connection: &Connection, me: &Owner) {
         let trees = std::mem::take(&mut self.unreleased);
         // A tree that was claimed again in the meantime stays owned.
-        let clear = |tree| clear_owner(connection, me, tree).and_then(|()| live_marks::clear(connection, tree));
-        let is_left = |tree: &Uuid| !self.trees.contains_key(tree) && clear(*tree).is_err();
+        let is_left = |tree: &Uuid| !self.trees.contains_key(tree) && release(connection, me, *tree, true).is_err();
         self.unreleased = trees.into_iter().filter(is_left).collect();
     }
 }
@@ -149,6 +168,8 @@ impl Ownership<'_> {
         let owned = OwnedTree::new(epoch, &row.stored, self.batch.data_version);
         self.owned.trees.insert(tree, owned);
         self.batch.touched.insert(tree);
+        // A tree that ended in this very batch is owned again.
+        self.batch.ended.retain(|ended| *ended != tree);
         Ok(epoch)
     }
 
@@ -174,18 +195,14 @@ impl Ownership<'_> {
         self.catch_up(tree);
         let owned = self.owned.trees.remove(&tree);
         self.batch.released.push(tree);
-        clear_owner(self.connection, self.me, tree)?;
-        if owned.is_none_or(|owned| owned.may_have_marks) {
-            live_marks::clear(self.connection, tree)?;
-        }
-        Ok(())
+        let may_have_marks = owned.is_none_or(|owned| owned.may_have_marks);
+        Ok(release(self.connection, self.me, tree, may_have_marks)?)
     }
 
-    /// Stores the live mark of a run, or removes it.
+    /// Stores the live mark of a run, or removes it. A tree that has ended has no marks.
     pub(super) fn mark(&mut self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) -> Result<(), JournalError> {
-        if let Some(owned) = self.owned.trees.get_mut(&tree) {
-            owned.may_have_marks = true;
-        }
+        let Some(owned) = self.owned.trees.get_mut(&tree) else { return Ok(()) };
+        owned.may_have_marks = true;
         live_marks::store(self.connection, tree, run, mark)
     }
 
@@ -222,9 +239,13 @@ impl Ownership<'_> {
     }
 }
 
-fn clear_owner(connection: &Connection, me: &Owner, tree: Uuid) -> rusqlite::Result<()> {
+/// Removes the owner of a tree, and its live marks if there may be any.
+fn release(connection: &Connection, me: &Owner, tree: Uuid, may_have_marks: bool) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached("UPDATE trees SET owner = NULL WHERE id = ?1 AND owner = ?2")?;
     statement.execute(params![tree.to_string(), me.id])?;
+    if may_have_marks {
+        live_marks::clear(connection, tree)?;
+    }
     Ok(())
 }
 

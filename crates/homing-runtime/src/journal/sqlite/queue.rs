@@ -9,6 +9,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 use crate::journal::{
     Commit, JournalError,
@@ -29,6 +30,8 @@ pub(super) enum WriteRequest {
     /// Run a job within the transaction of its batch. `lasts` if its effect must survive a power failure, `can_wait` if a record
     /// that a caller waits for follows.
     Job { work: WriteJob, lasts: bool, can_wait: bool },
+    /// Let go of a tree. It need not survive a power failure: the owner is gone then.
+    Release(Uuid),
     /// Run this between two batches.
     Between(Box<dyn FnOnce() + Send>),
     /// Write what is queued and end.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use rusqlite::Connection;
+use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
@@ -36,12 +37,20 @@ pub(super) struct WriteTxn {
     points: FailpointCounter,
     /// True if commits wait for the disk.
     syncs: bool,
+    /// True if the commit that ends a tree releases it, and that of the last one removes this process from the owners.
+    closes_after_trees: bool,
 }
 
 impl WriteTxn {
     pub(super) fn new(connection: Connection, path: PathBuf, me: Owner, points: FailpointCounter) -> Self {
         let (owned, batch, file) = (OwnedTrees::default(), Batch::default(), FileId::at(&path));
-        Self { connection, me, path, file, owned, open_reservations: 0, batch, points, syncs: true }
+        let (open_reservations, syncs, closes_after_trees) = (0, true, false);
+        Self { connection, me, path, file, owned, open_reservations, batch, points, syncs, closes_after_trees }
+    }
+
+    /// Sets whether the commit that ends a tree releases it, and that of the last one removes this process from the owners.
+    pub(super) fn closes_after_trees(self, closes_after_trees: bool) -> Self {
+        Self { closes_after_trees, ..self }
     }
 
     /// The records of trees.
@@ -94,6 +103,7 @@ impl WriteTxn {
     pub(super) fn end_batch(&mut self) -> Result<(), JournalError> {
         let committed = self.commit();
         if committed.is_ok() {
+            self.owned.forget(&self.batch.ended);
             self.pass_commit();
             return Ok(());
         }
@@ -108,12 +118,34 @@ impl WriteTxn {
         self.batch.status()?;
         self.owned.save_progress(&self.connection, &self.batch.grown)?;
         self.batch.usage.write(&self.connection, &mut self.owned)?;
+        self.release_ended()?;
         // SQLite goes on writing to a file that was deleted, and reports success.
         if FileId::at(&self.path) != self.file {
             return Err(JournalError::Gone(self.path.display().to_string()));
         }
         self.pass_commit();
         Ok(execute(&self.connection, "COMMIT")?)
+    }
+
+    /// Lets go of the trees that ended in this batch, if nothing follows their end, so that no further transaction is needed for it.
+    fn release_ended(&mut self) -> rusqlite::Result<()> {
+        if !self.closes_after_trees {
+            self.batch.ended.clear();
+        }
+        let ended = &self.batch.ended;
+        if ended.is_empty() {
+            return Ok(());
+        }
+        self.owned.release_ended(&self.connection, &self.me, ended)?;
+        if self.open_reservations == 0 && self.owned.are_all_in(ended) {
+            self.me.remove(&self.connection)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether this process owns a tree.
+    pub(super) fn owns(&self, tree: Uuid) -> bool {
+        self.owned.trees.contains_key(&tree)
     }
 
     /// Only commits that concern a tree count as failpoints: the journal's own housekeeping has no fixed order.

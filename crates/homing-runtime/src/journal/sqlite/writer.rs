@@ -55,7 +55,7 @@ pub(super) fn work(mut txn: WriteTxn, queue: &WriteQueue, listener: &DurableList
             is_open = false;
         }
         let between = take_between(&mut batch);
-        if !batch.is_empty() {
+        if !batch.iter().all(|request| is_done(&txn, request)) {
             write(&mut txn, batch, listener);
         }
         for work in between {
@@ -90,6 +90,11 @@ fn take_between(batch: &mut Vec<WriteRequest>) -> Vec<Box<dyn FnOnce() + Send>> 
     between
 }
 
+/// Returns whether a request needs no transaction: the tree was released by the commit that ended it.
+fn is_done(txn: &WriteTxn, request: &WriteRequest) -> bool {
+    matches!(request, WriteRequest::Release(tree) if !txn.owns(*tree))
+}
+
 /// A request that waits for the result of the commit.
 enum Uncommitted {
     Record { record: Arc<Record>, written: Result<(), JournalError>, reply: oneshot::Sender<Result<(), JournalError>> },
@@ -111,6 +116,8 @@ fn write(txn: &mut WriteTxn, batch: Vec<WriteRequest>, listener: &DurableListene
                 append(txn, appends, &mut uncommitted);
             }
             WriteRequest::Job { work, .. } => uncommitted.extend(execute(txn, work)),
+            WriteRequest::Release(tree) if !txn.owns(tree) => (),
+            WriteRequest::Release(tree) => _ = txn.all_or_nothing(|txn| txn.ownership().release(tree)),
             WriteRequest::Between(_) | WriteRequest::Stop => (),
         }
     }
