@@ -97,7 +97,8 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
 pub(crate) fn base_url_variable(provider: &str) -> Option<String> {
     let is_built_in =
         matches!(provider, "anthropic" | "bedrock") || CHAT.iter().chain(GENAI).any(|line| line.0 == provider);
-    is_built_in.then(|| format!("{}_BASE_URL", provider.replace('-', "_").to_uppercase()))
+    let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
+    is_built_in.then(|| provider.chars().map(letter).chain("_BASE_URL".chars()).collect())
 }
 
 /// Returns true if `url` is an address of the provider itself, not of a proxy or another server in its place.

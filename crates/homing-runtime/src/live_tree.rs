@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Events that a slow subscriber may fall behind before it misses some.
-const BACKLOG: usize = 4_096;
+const BACKLOG: usize = 1_024;
 
 /// A run tree in memory.
 pub(crate) struct LiveTree {
