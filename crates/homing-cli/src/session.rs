@@ -1,5 +1,6 @@
 //! `Session`: everything that is needed to run agents, built from flags, configuration and environment.
 
+mod journal_file;
 mod model_choice;
 mod sandbox_check;
 
@@ -9,8 +10,8 @@ use std::{
 };
 
 use homing::{
-    BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, JournalChoice, OnQuestion,
-    PendingApproval, PermissionHandler, Permissions, RunHandle, RuntimeConfig, SpawnError, Task, environment,
+    BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, OnQuestion, PendingApproval,
+    PermissionHandler, Permissions, RunHandle, RuntimeConfig, SpawnError, Task, environment,
 };
 use homing_core::{
     authority::{Layer, Sandbox},
@@ -26,15 +27,21 @@ use homing_models::{
     names::{OfflineCase, may_go_offline},
 };
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::{CassetteReplay, SqliteOptions};
+use homing_runtime::journal::sqlite::CassetteReplay;
 use homing_tools::trust::TrustHash;
 use uuid::Uuid;
 
-pub(crate) use self::model_choice::AsIfUsable;
-use self::model_choice::{catalog, checked_model};
+use self::{
+    journal_file::journal,
+    model_choice::{catalog, checked_model},
+};
+pub(crate) use self::{
+    journal_file::{journal_path, no_journal},
+    model_choice::AsIfUsable,
+};
 use crate::{
     cli::{
-        run::{JournalArgs, OnQuestionArg, WithArgs},
+        run::{OnQuestionArg, WithArgs},
         values,
     },
     config::Layered,
@@ -452,45 +459,6 @@ fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Cas
         changed.wrap_tool = wrap_tool;
         changed
     })
-}
-
-/// Returns the path of the journal, or `None` if it is off.
-pub(crate) fn journal_path(args: &JournalArgs, config: &Layered, folders: &Folders) -> Option<PathBuf> {
-    match args.journal.as_deref().or(config.user.journal.as_deref()) {
-        Some("off") => None,
-        Some(path) => Some(PathBuf::from(path)),
-        None => folders.journal(),
-    }
-}
-
-fn journal(
-    with: &WithArgs,
-    config: &Layered,
-    folders: &Folders,
-    request: &SessionRequest<'_>,
-) -> Result<JournalChoice, Trouble> {
-    if request.is_inspection {
-        return Ok(JournalChoice::Off);
-    }
-    match journal_path(&with.journal, config, folders) {
-        Some(path) => {
-            let mut options = SqliteOptions::default();
-            options.accounts = config.user.accounts().map_err(Trouble::config)?;
-            options.closes_after_trees = request.closes_after_run;
-            Ok(JournalChoice::File(path, Box::new(options)))
-        }
-        None if request.needs_journal => Err(no_journal()),
-        None => {
-            if config.user.journal.as_deref() != Some("off") && folders.journal().is_none() {
-                terminal::inform("warning: HOME is not set, so this run is not recorded; name a file with --journal");
-            }
-            Ok(JournalChoice::Off)
-        }
-    }
-}
-
-pub(crate) fn no_journal() -> Trouble {
-    Trouble::config("there is no journal: it is turned off, or HOME is not set").hint("name a file with --journal PATH")
 }
 
 fn trouble(error: BuildError) -> Trouble {
