@@ -2,8 +2,6 @@
 
 use std::{collections::HashSet, sync::LazyLock};
 
-use crate::id_map::IdMap;
-
 /// Reads a file.
 pub const READ: &str = "read";
 /// Writes a file.
@@ -253,25 +251,121 @@ static FOREIGN: LazyLock<HashSet<String>> =
 /// Returns the canonical name for `name`, if there is such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
     // Each call of a tool asks several times, nearly always with a short ASCII name.
-    let (mut short, mut length) = ([0_u8; 32], 0);
-    let is_simple = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if name.len() > short.len() || !name.bytes().all(is_simple) {
-        return BY_NAME.get(fold(name.trim()).as_bytes()).copied();
+    let (mut short, mut length, mut hash) = ([0_u8; 32], 0, 0);
+    if name.len() > short.len() {
+        return find_folded(name);
     }
-    for byte in name.bytes().filter(|byte| !matches!(byte, b'-' | b'_')) {
-        short[length] = byte.to_ascii_lowercase();
+    for byte in name.bytes() {
+        let letter = match byte {
+            b'a'..=b'z' | b'0'..=b'9' => byte,
+            b'A'..=b'Z' => byte.to_ascii_lowercase(),
+            b'-' | b'_' => continue,
+            _ => return find_folded(name),
+        };
+        short[length] = letter;
+        hash = with_letter(hash, letter);
         length += 1;
     }
-    BY_NAME.get(&short[..length]).copied()
+    find(&short[..length], hash)
 }
 
-/// The table inverted, because loading ten thousand files needs fifty thousand lookups.
-static BY_NAME: LazyLock<IdMap<Vec<u8>, &'static str>> = LazyLock::new(|| {
-    let folded = |name: &&str| fold(name).into_bytes();
-    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (folded(name), *ours)));
-    // Of a list the size is known, so that the map does not grow.
-    names.collect::<Vec<_>>().into_iter().collect()
-});
+/// Finds a name in any spelling.
+fn find_folded(name: &str) -> Option<&'static str> {
+    let folded = fold(name.trim());
+    find(folded.as_bytes(), folded.bytes().fold(0, with_letter))
+}
+
+/// Finds a folded name by its hash.
+fn find(folded: &[u8], hash: u32) -> Option<&'static str> {
+    let mut slot = first_slot(hash);
+    while let Some(name) = BY_NAME[slot] {
+        let (ours, theirs) = TABLE[usize::from(name.row)];
+        let is_it = name.check == check(hash)
+            && match name.number {
+                // Ours have neither capital letters nor separators.
+                0 => ours.as_bytes() == folded,
+                number => {
+                    let letters = theirs[usize::from(number) - 1].bytes().filter(|byte| !is_separator(*byte));
+                    letters.map(|byte| byte.to_ascii_lowercase()).eq(folded.iter().copied())
+                }
+            };
+        if is_it {
+            return Some(ours);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+    None
+}
+
+/// A name of the table.
+#[derive(Clone, Copy)]
+struct Name {
+    row: u8,
+    /// Its number in the row: 0 is our own.
+    number: u8,
+    /// A part of its hash, which tells most other names apart without looking at them.
+    check: u8,
+}
+
+/// At least twice the number of names, so that most names are in their first slot, and most others find it empty.
+const SLOTS: usize = 512;
+
+/// The table inverted, because loading ten thousand files needs fifty thousand lookups: a hash table from folded names to their
+/// position, with open addressing. The compiler fills it: a process with one call would spend a twelfth of its instructions on that.
+static BY_NAME: [Option<Name>; SLOTS] = filled_slots();
+
+const fn filled_slots() -> [Option<Name>; SLOTS] {
+    let mut slots = [None; SLOTS];
+    let mut number = 0;
+    // Our own names come first: they are looked up most.
+    while number <= u8::MAX as usize {
+        let mut row = 0;
+        while row < TABLE.len() {
+            let (ours, theirs) = TABLE[row];
+            if number <= theirs.len() {
+                let name = if number == 0 { ours } else { theirs[number - 1] };
+                let hash = hash_of(name.as_bytes());
+                let mut slot = first_slot(hash);
+                while slots[slot].is_some() {
+                    slot = (slot + 1) % SLOTS;
+                }
+                slots[slot] = Some(Name { row: row as u8, number: number as u8, check: check(hash) });
+            }
+            row += 1;
+        }
+        number += 1;
+    }
+    slots
+}
+
+/// The hash of a name in any spelling.
+const fn hash_of(name: &[u8]) -> u32 {
+    let (mut hash, mut at) = (0, 0);
+    while at < name.len() {
+        if !is_separator(name[at]) {
+            hash = with_letter(hash, name[at].to_ascii_lowercase());
+        }
+        at += 1;
+    }
+    hash
+}
+
+const fn with_letter(hash: u32, letter: u8) -> u32 {
+    (hash.rotate_left(5) ^ letter as u32).wrapping_mul(0x9e37_79b9)
+}
+
+/// The slot of a name with this hash, unless another name was there first.
+const fn first_slot(hash: u32) -> usize {
+    (hash >> 16) as usize % SLOTS
+}
+
+const fn check(hash: u32) -> u8 {
+    (hash >> 25) as u8
+}
+
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b'-' | b'_' | b' ')
+}
 
 /// Returns all canonical names.
 pub fn all() -> impl Iterator<Item = &'static str> {
@@ -295,7 +389,7 @@ pub fn is_answer_or_search(tool: &str) -> bool {
 
 fn fold(name: &str) -> String {
     if name.is_ascii() {
-        let letters = name.bytes().filter(|byte| !matches!(byte, b'-' | b'_' | b' '));
+        let letters = name.bytes().filter(|byte| !is_separator(*byte));
         let mut folded = String::with_capacity(name.len());
         folded.extend(letters.map(|byte| char::from(byte.to_ascii_lowercase())));
         return folded;
@@ -306,6 +400,34 @@ fn fold(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_is_found_in_every_spelling() {
+        for (ours, theirs) in TABLE {
+            assert_eq!(*ours, fold(ours), "our names are compared as they are");
+            for name in theirs.iter().chain([ours]) {
+                // A name that belonged to two tools would be found for only one of them.
+                assert_eq!(canonical(name), Some(*ours), "{name}");
+                assert_eq!(canonical(&name.to_uppercase()), Some(*ours), "{name}");
+                assert_eq!(canonical(&format!(" {}-", name.replace('_', " "))), Some(*ours), "{name}");
+                assert_ne!(canonical(&format!("{name}x")), Some(*ours), "{name}");
+            }
+        }
+        assert_eq!((canonical(""), canonical("-_ ")), (None, None));
+    }
+
+    #[test]
+    fn table_of_names_is_at_most_half_full() {
+        let names: usize = TABLE.iter().map(|(_, theirs)| 1 + theirs.len()).sum();
+        assert!(2 * names <= SLOTS, "{names} names");
+    }
+
+    #[test]
+    fn our_own_names_are_found_at_once() {
+        for name in all() {
+            assert_eq!(BY_NAME[first_slot(hash_of(name.as_bytes()))].map(|name| name.number), Some(0), "{name}");
+        }
+    }
 
     #[test]
     fn common_foreign_names_are_mapped() {
