@@ -63,6 +63,10 @@ pub trait Model: Send + Sync {
         !card.is_program() && card.abilities.is_none_or(reads)
     }
 
+    /// Prepares for a request that may follow at once, for example by opening a connection. It is called in an async runtime, before
+    /// the call is recorded, so nothing of a request may be sent.
+    fn get_ready(&self) {}
+
     /// Replies to `request` in one attempt; the runtime does the retries.
     ///
     /// Parts of the reply are passed to `on_delta` as they arrive. Dropping the future abandons the request.

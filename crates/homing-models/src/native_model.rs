@@ -162,6 +162,10 @@ impl Model for NativeModel {
         attachments::reads(image, &self.card, self.wire)
     }
 
+    fn get_ready(&self) {
+        self.endpoint.open_ahead(&self.http);
+    }
+
     fn reply<'a>(
         &'a self,
         request: ModelRequest<'a>,

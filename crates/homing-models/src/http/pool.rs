@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Uri};
 use http_body_util::Full;
 use hyper::client::conn::http2;
+use tokio::task::JoinHandle;
 
 use super::{
     Http, TransportError,
@@ -31,7 +32,17 @@ pub(crate) enum Connection {
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// A connection, and whether it has carried a request before.
+impl Connection {
+    /// Returns whether a request can be sent, as far as is known.
+    fn is_open(&mut self) -> bool {
+        match self {
+            Self::Http1(connection) => connection.is_ready(),
+            Self::Http2(sender) => !sender.is_closed(),
+        }
+    }
+}
+
+/// A connection, and whether it was open before the request, so that the server may have closed it.
 struct Lease {
     connection: Connection,
     is_reused: bool,
@@ -50,6 +61,10 @@ struct Open {
     /// A task closes the idle ones after their time.
     is_watched: bool,
     shared: Option<http2::SendRequest<Full<Bytes>>>,
+    /// The first connection, while it is opened before a request needs it.
+    ahead: Option<JoinHandle<Result<Connection, TransportError>>>,
+    /// A connection was opened or is being opened.
+    has_begun: bool,
 }
 
 /// An address, prepared once for many requests.
@@ -76,6 +91,15 @@ impl Endpoint {
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let host = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
         Ok(Self { url: url.clone(), origin: http.origin(&uri), absolute, relative, host })
+    }
+
+    /// Begins to open the first connection, which the first request then uses.
+    pub(crate) fn open_ahead(&self, http: &Arc<Http>) {
+        let mut open = self.origin.lock();
+        if !mem::replace(&mut open.has_begun, true) {
+            let (http, origin) = (http.clone(), self.origin.clone());
+            open.ahead = Some(tokio::spawn(async move { connect::connect(&http, &origin.uri).await }));
+        }
     }
 
     /// Sends a request and returns the response once its headers have arrived.
@@ -131,16 +155,36 @@ impl Origin {
             return Ok(Lease { connection, is_reused: true });
         }
         // Boxed, because it is needed once in many calls and its future is far larger than that of a request.
-        let connection = Box::pin(connect::connect(http, &self.uri)).await?;
-        if let Connection::Http2(sender) = connection {
+        let lease = Box::pin(self.open(http)).await?;
+        if let Connection::Http2(sender) = lease.connection {
             // Calls that began together have each opened a connection. One is enough for all.
             let mut open = self.lock();
             let shared = open.shared.take().filter(|shared| !shared.is_closed());
-            let is_reused = shared.is_some();
+            let is_reused = lease.is_reused || shared.is_some();
             let shared = open.shared.insert(shared.unwrap_or(sender));
             return Ok(Lease { connection: Connection::Http2(shared.clone()), is_reused });
         }
-        Ok(Lease { connection, is_reused: false })
+        Ok(lease)
+    }
+
+    /// Opens a connection, unless one was opened ahead.
+    async fn open(&self, http: &Http) -> Result<Lease, TransportError> {
+        let ahead = {
+            let mut open = self.lock();
+            open.has_begun = true;
+            open.ahead.take()
+        };
+        // The task itself fails only if its runtime has ended.
+        if let Some(ahead) = ahead
+            && let Ok(opened) = ahead.await
+        {
+            let mut connection = opened?;
+            if connection.is_open() {
+                // The server may still close it before it gets the request.
+                return Ok(Lease { connection, is_reused: true });
+            }
+        }
+        Ok(Lease { connection: connect::connect(http, &self.uri).await?, is_reused: false })
     }
 
     /// Takes an open connection. Those that the server has closed are dropped.

@@ -119,6 +119,54 @@ async fn calls_one_after_the_other_share_a_connection() {
 }
 
 #[tokio::test]
+async fn first_connection_is_opened_ahead_and_carries_the_first_call() {
+    let server = Server::default();
+    let address = server.start(response("", EVENTS.as_bytes()), 2).await;
+    let model = model(&format!("http://{address}"), "chat", patient());
+    for _ in 0..3 {
+        model.get_ready();
+    }
+    while server.connections.load(Ordering::SeqCst) < 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(server.heads().is_empty(), "nothing is sent ahead");
+    for _ in 0..2 {
+        assert_eq!(ask(&*model).await.reply().text(), "Hi");
+        model.get_ready();
+    }
+    assert_eq!((server.heads().len(), server.connections.load(Ordering::SeqCst)), (2, 1));
+}
+
+#[tokio::test]
+async fn connection_that_was_opened_ahead_is_replaced_if_the_server_closed_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = model(&format!("http://{}", listener.local_addr().unwrap()), "chat", patient());
+    model.get_ready();
+    drop(listener.accept().await.unwrap());
+    // The runtime looks at its sockets between these.
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+    let server = Server::default();
+    let serving = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        server.clone().serve(stream, Arc::new(response("", EVENTS.as_bytes())), 1).await;
+    };
+    let (outcome, ()) = tokio::join!(ask(&*model), serving);
+    assert_eq!(outcome.reply().text(), "Hi");
+}
+
+#[tokio::test]
+async fn failure_to_open_a_connection_ahead_is_that_of_the_first_call() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let model = model(&format!("http://{free}"), "chat", patient());
+    let without = ask(&*model).await.failure();
+    let model = self::model(&format!("http://{free}"), "chat", patient());
+    model.get_ready();
+    assert_eq!(ask(&*model).await.failure(), without);
+}
+
+#[tokio::test]
 async fn connection_that_the_server_closed_is_replaced() {
     let server = Server::default();
     let address = server.start(response("", EVENTS.as_bytes()), 1).await;

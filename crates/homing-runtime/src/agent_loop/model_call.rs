@@ -105,6 +105,7 @@ impl ModelCalls {
                 continue;
             }
             if let Some(slots) = slots {
+                request.model.get_ready();
                 match self.record_ask(&request, purpose, nudge).await? {
                     ReserveResult::Reserved(reserved) => {
                         let (key, streamed) = (self.run.read(call_key), Streamed::new());
