@@ -71,6 +71,30 @@ fn end_of_a_tree_releases_it_in_the_same_commit() {
 }
 
 #[test]
+fn log_is_copied_into_the_file_when_the_last_tree_has_ended() {
+    let dir = tempdir().unwrap();
+    let (path, alone) = (dir.path().join("journal.db"), dir.path().join("alone.db"));
+    let mut options = options();
+    (options.begins_trees, options.closes_after_trees) = (true, true);
+    let journal = SqliteJournal::open(&path, options).unwrap();
+    let trees_in_file = || {
+        std::fs::copy(&path, &alone).unwrap();
+        let count = |file: rusqlite::Connection| file.query_row("SELECT count(*) FROM trees", [], |row| row.get(0));
+        rusqlite::Connection::open(&alone).and_then(count).unwrap_or(0)
+    };
+    let (mut first, mut second) = (RecordWriter::new(), RecordWriter::new());
+    first.begin(&*journal, plain()).unwrap();
+    second.begin(&*journal, plain()).unwrap();
+    first.write(&*journal, ended()).unwrap();
+    // The writer has gone on when it answers this.
+    assert!(wait(journal.claim(Uuid::now_v7(), Claim::IfGone)).is_err());
+    assert_eq!(trees_in_file(), 0, "the other tree is still driven");
+    second.write(&*journal, ended()).unwrap();
+    assert!(wait(journal.claim(Uuid::now_v7(), Claim::IfGone)).is_err());
+    assert_eq!(trees_in_file(), 2, "nothing is left for closing");
+}
+
+#[test]
 fn tree_that_begins_and_is_released_in_one_batch_has_no_owner() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");

@@ -39,13 +39,13 @@ mod worktrees;
 
 pub(crate) use completions::complete_if_asked;
 
-use std::{future::Future, num::NonZero, time::Duration};
+use std::{cell::OnceCell, future::Future, num::NonZero, time::Duration};
 
 use homing_otel::Telemetry;
 
 use crate::{
     allocator,
-    cli::{Cli, Command, chat::ChatArgs},
+    cli::{Cli, Command, chat::ChatArgs, run::RunArgs},
     exit::{Exit, report, report_json},
     screen::Screen,
     telemetry, terminal,
@@ -59,10 +59,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Chat(args) => report(with_telemetry(|telemetry| chat::run(&args, telemetry))),
         Command::Continue(args) => report(with_telemetry(|telemetry| chat::continue_last(&args, telemetry))),
         Command::Watch(args) => report(wait_for(watch::run(&args))),
-        Command::Run(args) => {
-            let outcome = run_one(|telemetry| run::run(&args, telemetry));
-            if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }
-        }
+        Command::Run(args) => run_agent(&args),
         Command::Map(args) => report(with_telemetry(|telemetry| map::run(&args, telemetry))),
         Command::Team(args) => {
             let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
@@ -111,6 +108,13 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Models(args) => report(wait_for(models::run(&args))),
         Command::Mcp(args) => run_mcp(&args),
     }
+}
+
+fn run_agent(args: &RunArgs) -> Exit {
+    // Dropped last: the journal is closed while the threads of the async runtime end.
+    let closing = OnceCell::new();
+    let outcome = run_one(|telemetry| run::run(args, telemetry, &closing));
+    if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }
 }
 
 fn run_mcp(args: &mcp::McpArgs) -> Exit {

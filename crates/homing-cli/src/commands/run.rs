@@ -1,6 +1,7 @@
 //! `homing run`: runs an agent on a task.
 
 use std::{
+    cell::OnceCell,
     fs,
     io::{IsTerminal, Read, stdin},
     path::Path,
@@ -19,7 +20,7 @@ use homing_core::{
     tree::RunTree,
 };
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::{Cassette, CassetteReplay, begin_close};
+use homing_runtime::journal::sqlite::{Cassette, CassetteReplay, SqliteJournal, begin_close};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -44,7 +45,11 @@ pub(crate) mod skill_task;
 /// Maximum size of a task in bytes.
 const MAX_TASK: usize = 4 * 1024 * 1024;
 
-pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+/// The journal of a run that has ended, while it is being closed.
+pub(crate) type Closing = OnceCell<Arc<SqliteJournal>>;
+
+/// Runs an agent, and leaves its journal in `closing`.
+pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>, closing: &Closing) -> anyhow::Result<Exit> {
     if args.background.detach {
         return detach::start(args);
     }
@@ -94,15 +99,20 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     if let Some(path) = &args.recording.record {
         record(&session, result.envelope.run, path)?;
     }
-    // The journal is closed while the result is printed.
-    if let Some(journal) = session.homing.journal() {
-        begin_close(journal);
-    }
+    close_journal(&session, closing);
     print_result::print_watched(&result, args.output.form(), session.homing.journal().is_some());
     if let Some(replay) = replay {
         print_divergences(&replay);
     }
     Ok(result.exit())
+}
+
+/// Begins to close the journal, while the result is printed and everything else is dropped.
+fn close_journal(session: &Session, closing: &Closing) {
+    if let Some(journal) = session.homing.journal() {
+        begin_close(journal);
+        let _ = closing.set(journal.clone());
+    }
 }
 
 /// Runs a task on workers.

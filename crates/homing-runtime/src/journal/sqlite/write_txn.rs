@@ -114,6 +114,15 @@ impl WriteTxn {
         committed.inspect_err(|error| self.owned.undo(batch, error))
     }
 
+    /// Copies the log into the file if this was the last tree before the journal is closed. The host is busy with its result
+    /// meanwhile, and closing only has to delete the log.
+    pub(super) fn copy_log_after_trees(&self) {
+        if self.closes_after_trees && !self.batch.ended.is_empty() && !self.owns_something() {
+            // If it fails, closing does it.
+            let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
+        }
+    }
+
     fn commit(&mut self) -> Result<(), JournalError> {
         self.batch.status()?;
         self.owned.save_progress(&self.connection, &self.batch.grown)?;

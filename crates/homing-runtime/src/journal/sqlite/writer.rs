@@ -57,6 +57,7 @@ pub(super) fn work(mut txn: WriteTxn, queue: &WriteQueue, listener: &DurableList
         let between = take_between(&mut batch);
         if !batch.iter().all(|request| is_done(&txn, request)) {
             write(&mut txn, batch, listener);
+            txn.copy_log_after_trees();
         }
         for work in between {
             let _ = catch_unwind(AssertUnwindSafe(work));
