@@ -38,6 +38,29 @@ impl Asked {
         }
     }
 
+    /// The answer in the format of Anthropic's messages. It has no calls.
+    pub(crate) fn message(&self) -> String {
+        let usage = "\"usage\":{\"input_tokens\":100,\"output_tokens\":10}";
+        let message = |content: &str, end: &str| {
+            format!(
+                "{{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"bench\",\"content\":[{content}],\
+                 \"stop_reason\":{end},\"stop_sequence\":null,{usage}}}"
+            )
+        };
+        if !self.is_streamed {
+            return message(&format!("{{\"type\":\"text\",\"text\":{ANSWER:?}}}"), "\"end_turn\"");
+        }
+        let event = |kind: &str, fields: &str| format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{fields}}}\n\n");
+        let delta = |word| format!(",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":{word:?}}}");
+        let begin = ",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}";
+        let end = ",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":10}";
+        let mut text = event("message_start", &format!(",\"message\":{}", message("", "null")));
+        text += &event("content_block_start", begin);
+        text.extend(words().map(|word| event("content_block_delta", &delta(word))));
+        text += &event("content_block_stop", ",\"index\":0");
+        text + &event("message_delta", end) + &event("message_stop", "")
+    }
+
     /// The calls of this answer, each as the fields of an object.
     fn calls(&self) -> Vec<String> {
         let call = |id: u64, name: &str, args: &str| {
@@ -104,6 +127,7 @@ mod tests {
         assert!(asked.answer().contains(r#"\"n\":1"#), "{}", asked.answer());
         let done = Asked { results: 3, ..asked };
         assert!(done.answer().contains("\"content\":\"report.\""), "{}", done.answer());
+        assert!(done.message().contains(r#"{"type":"text_delta","text":"report."}"#), "{}", done.message());
         let lead = Asked { children: 2, ..Asked::default() };
         assert_eq!(lead.answer().matches("delegate").count(), 2);
     }

@@ -1,5 +1,6 @@
 //! A provider on the loopback that speaks OpenAI's chat completions, streamed or whole. It answers as the prompt of each
-//! request says (`bench delay=100 steps=3 children=0`), remembers nothing but a count, and ends when its input does.
+//! request says (`bench delay=100 steps=3 children=0`), remembers nothing but a count, and ends when its input does. At
+//! `/v1/messages` it speaks Anthropic's messages, and only answers.
 
 mod answer;
 
@@ -44,6 +45,7 @@ async fn serve(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
     if request.uri().path() == "/calls" {
         return Ok(Response::new(Full::from(CALLS.load(Ordering::Relaxed).to_string())));
     }
+    let is_message = request.uri().path() == "/v1/messages";
     let Ok(body) = request.into_body().collect().await else { return Ok(Response::default()) };
     let body = body.to_bytes();
     let asked = answer::Asked::read(&body);
@@ -52,5 +54,6 @@ async fn serve(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infa
     }
     CALLS.fetch_add(1, Ordering::Relaxed);
     let kind = if asked.is_streamed { "text/event-stream" } else { "application/json" };
-    Ok(Response::builder().header("content-type", kind).body(Full::from(asked.answer())).expect("a whole response"))
+    let answer = if is_message { asked.message() } else { asked.answer() };
+    Ok(Response::builder().header("content-type", kind).body(Full::from(answer)).expect("a whole response"))
 }
