@@ -34,6 +34,10 @@ bench ROUNDS="3":
 bench-check *ARGS:
     benches/check {{ARGS}}
 
+# Builds the program that is shipped: a release build whose linker places the functions of a run side by side.
+dist:
+    dist/build
+
 # Measures `homing run` with one call, for several programs in turn: just bench-start target/release/homing /usr/local/bin/homing
 bench-start +PROGRAMS:
     cargo build --profile bench -p bench-stub
