@@ -191,6 +191,11 @@ fn is_item_down(envelope: &Envelope) -> bool {
     envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable
 }
 
+/// Returns whether an item of a map failed because its provider is down.
+fn is_provider_down(map: &Envelope) -> bool {
+    map.children.iter().any(|child| Exit::of(child) == Exit::Unavailable)
+}
+
 /// Says that the provider is down, and returns the reason to cancel the map.
 fn provider_down() -> CancelledBy {
     terminal::say("the provider cannot be reached: starting no more items");
@@ -328,17 +333,17 @@ fn positions(journal: &Arc<SqliteJournal>, tree: Uuid) -> Result<Positions, Trou
 
 fn summary(printer: &Printer, envelope: &Envelope) -> String {
     let (done, count) = (printer.done(), printer.count());
+    let why = if done < count && is_provider_down(envelope) { "; the provider cannot be reached" } else { "" };
     let more = if done < count { "; run the same command again for the rest" } else { "" };
-    format!("{done} of {count} items done{more} · {}", crate::print_result::cost_line(envelope))
+    format!("{done} of {count} items done{why}{more} · {}", crate::print_result::cost_line(envelope))
 }
 
 fn exit(printer: &Printer, envelope: &Envelope) -> Exit {
     if printer.done() == printer.count() {
         return Exit::Done;
     }
-    let is_down = |child: &Envelope| Exit::of(child) == Exit::Unavailable;
     match envelope.status {
-        _ if envelope.children.iter().any(is_down) => Exit::Unavailable,
+        _ if is_provider_down(envelope) => Exit::Unavailable,
         Status::Exhausted | Status::TimedOut => Exit::Limit,
         _ => Exit::Failed,
     }

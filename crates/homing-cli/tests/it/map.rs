@@ -110,6 +110,8 @@ fn map_starts_no_items_while_the_provider_is_down() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), out(&output).lines().count()), (5, 40), "{}", err(&output));
     assert!(err(&output).contains("starting no more items"));
+    let last = err(&output).lines().last().map(str::to_owned).unwrap_or_default();
+    assert!(last.contains("items done; the provider cannot be reached; run the same command again"), "{last}");
     let failed = out(&output).lines().filter(|line| line.contains("\"status\":\"failed\"")).count();
     assert!((1..10).contains(&failed), "{failed} failed");
 }
