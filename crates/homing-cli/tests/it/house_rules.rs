@@ -308,8 +308,9 @@ fn paths_named_in_documents_exist() {
 fn named_paths(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for word in text.split('`').skip(1).step_by(2) {
-        let ours =
-            ["crates/", "docs/", "benches/", "fuzz/", "tests/", "schemas/"].iter().any(|top| word.starts_with(top));
+        let ours = ["crates/", "docs/", "benches/", "dist/", "fuzz/", "tests/", "schemas/"]
+            .iter()
+            .any(|top| word.starts_with(top));
         if ours && !word.contains(['*', ' ', '{', '<', '…', '\n']) {
             found.insert(word.split(':').next().unwrap_or(word).to_owned());
         }
