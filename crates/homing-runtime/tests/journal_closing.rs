@@ -2,7 +2,7 @@
 
 mod journal_support;
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use homing_runtime::journal::{
     Claim, Journal, JournalError,
@@ -70,28 +70,49 @@ fn end_of_a_tree_releases_it_in_the_same_commit() {
     assert_eq!((count(owners), count(owned)), (0, 0), "a tree that has not ended is released as before");
 }
 
+/// The number of trees in the journal's file without its log.
+fn trees_in_file(path: &Path) -> u32 {
+    let alone = path.with_file_name("alone.db");
+    std::fs::copy(path, &alone).unwrap();
+    let count = |file: rusqlite::Connection| file.query_row("SELECT count(*) FROM trees", [], |row| row.get(0));
+    rusqlite::Connection::open(&alone).and_then(count).unwrap_or(0)
+}
+
 #[test]
 fn log_is_copied_into_the_file_when_the_last_tree_has_ended() {
     let dir = tempdir().unwrap();
-    let (path, alone) = (dir.path().join("journal.db"), dir.path().join("alone.db"));
+    let path = dir.path().join("journal.db");
     let mut options = options();
     (options.begins_trees, options.closes_after_trees) = (true, true);
     let journal = SqliteJournal::open(&path, options).unwrap();
-    let trees_in_file = || {
-        std::fs::copy(&path, &alone).unwrap();
-        let count = |file: rusqlite::Connection| file.query_row("SELECT count(*) FROM trees", [], |row| row.get(0));
-        rusqlite::Connection::open(&alone).and_then(count).unwrap_or(0)
-    };
     let (mut first, mut second) = (RecordWriter::new(), RecordWriter::new());
     first.begin(&*journal, plain()).unwrap();
     second.begin(&*journal, plain()).unwrap();
     first.write(&*journal, ended()).unwrap();
     // The writer has gone on when it answers this.
     assert!(wait(journal.claim(Uuid::now_v7(), Claim::IfGone)).is_err());
-    assert_eq!(trees_in_file(), 0, "the other tree is still driven");
+    assert_eq!(trees_in_file(&path), 0, "the other tree is still driven");
     second.write(&*journal, ended()).unwrap();
     assert!(wait(journal.claim(Uuid::now_v7(), Claim::IfGone)).is_err());
-    assert_eq!(trees_in_file(), 2, "nothing is left for closing");
+    assert_eq!(trees_in_file(&path), 2, "nothing is left for closing");
+}
+
+#[test]
+fn log_is_left_to_others_that_have_the_journal_open() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut options = options();
+    (options.begins_trees, options.closes_after_trees) = (true, true);
+    let other = SqliteJournal::open(&path, options.clone()).unwrap();
+    let journal = SqliteJournal::open(&path, options).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    writer.write(&*journal, ended()).unwrap();
+    assert!(wait(journal.claim(Uuid::now_v7(), Claim::IfGone)).is_err());
+    drop(journal);
+    assert_eq!(trees_in_file(&path), 0);
+    drop(other);
+    assert_eq!(trees_in_file(&path), 1, "the last one empties it");
 }
 
 #[test]

@@ -86,6 +86,11 @@ impl Owner {
         statement.query_map([], Self::from_row)?.collect()
     }
 
+    /// Returns whether any owner is recorded.
+    pub(super) fn is_any_recorded(connection: &Connection) -> rusqlite::Result<bool> {
+        connection.query_row("SELECT EXISTS (SELECT 1 FROM owners)", [], |row| row.get(0))
+    }
+
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: row.get(0)?,

@@ -115,12 +115,17 @@ impl WriteTxn {
     }
 
     /// Copies the log into the file if this was the last tree before the journal is closed. The host is busy with its result
-    /// meanwhile, and closing only has to delete the log.
+    /// meanwhile, and closing only has to delete the log. Other processes go on with the log, so it is left to them.
     pub(super) fn copy_log_after_trees(&self) {
-        if self.closes_after_trees && !self.batch.ended.is_empty() && !self.owns_something() {
+        if self.closes_after_trees && !self.batch.ended.is_empty() && !self.owns_something() && !self.has_others() {
             // If it fails, closing does it.
             let _ = self.connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
         }
+    }
+
+    /// Returns whether other processes are recorded as owners.
+    fn has_others(&self) -> bool {
+        Owner::is_any_recorded(&self.connection).unwrap_or(true)
     }
 
     fn commit(&mut self) -> Result<(), JournalError> {
