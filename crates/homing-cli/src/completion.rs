@@ -144,7 +144,7 @@ fn models() -> Vec<CompletionCandidate> {
     let aliases = aliases.map(|(name, model)| candidate(name, model));
     let is_usable = |name: &str| providers.is_usable(name) && !providers.listed_models(name).is_empty();
     let any = providers.rows().iter().any(|row| is_usable(&row.name));
-    let rows = providers.rows().iter().filter(|row| !any || is_usable(&row.name));
+    let rows = providers.rows().into_iter().filter(|row| !any || is_usable(&row.name));
     let listed = rows.flat_map(|row| {
         let models = providers.listed_models(&row.name);
         models.into_iter().map(|model| CompletionCandidate::new(format!("{}/{model}", row.name))).collect::<Vec<_>>()

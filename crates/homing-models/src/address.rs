@@ -34,12 +34,15 @@ pub(crate) fn place(url: &str) -> Place {
 
 /// Returns true if both addresses belong to the same domain, such as `openai.com`.
 pub(crate) fn is_same_domain(url: &str, other: &str) -> bool {
-    let domain = |url: &str| {
-        let host = host(url)?;
-        let labels: Vec<&str> = host.rsplit('.').take(2).collect();
-        Some(labels.join("."))
-    };
-    domain(url).is_some() && domain(url) == domain(other)
+    match (host(url), host(other)) {
+        (Some(host), Some(other)) => domain(&host) == domain(&other),
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// The last two labels of a host.
+fn domain(host: &str) -> &str {
+    host.rmatch_indices('.').nth(1).map_or(host, |(dot, _)| &host[dot + 1..])
 }
 
 fn host(url: &str) -> Option<String> {
@@ -67,6 +70,7 @@ mod tests {
     #[test]
     fn domains_are_compared_without_their_hosts() {
         assert!(is_same_domain("https://eu.api.openai.com/v1", "https://api.openai.com/v1"));
+        assert!(is_same_domain("http://server/v1", "https://server"));
         assert!(!is_same_domain("https://openai.example.com/v1", "https://api.openai.com/v1"));
         assert!(!is_same_domain("", ""));
     }

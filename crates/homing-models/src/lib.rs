@@ -23,6 +23,7 @@ pub mod names;
 mod native_model;
 mod prices;
 mod provider;
+mod provider_config;
 mod provider_error;
 mod provider_table;
 mod rejected_reasoning;
@@ -35,7 +36,8 @@ mod wire;
 
 pub use aws::{AwsCredentials, AwsProfile};
 pub use prices::GivenPrice;
-pub use provider::{Auth, OneOrMore, ProviderConfig, ProviderRow, Providers};
+pub use provider::{Auth, ProviderRow, Providers};
+pub use provider_config::{OneOrMore, ProviderConfig};
 pub use provider_error::{NoModelError, RowError};
 pub use sampling::SamplingConfig;
 pub use timeouts::Timeouts;

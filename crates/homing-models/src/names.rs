@@ -50,12 +50,11 @@ impl Availability for Providers {
     }
 
     fn is_moved(&self, provider: &str) -> bool {
-        self.rows().iter().any(|row| row.name == provider && row.is_foreign())
+        self.row(provider).is_some_and(|row| row.is_foreign())
     }
 
     fn key_variables(&self, provider: &str) -> Vec<String> {
-        let row = self.rows().iter().find(|row| row.name == provider);
-        row.map(|row| row.key_vars.clone()).unwrap_or_default()
+        self.row(provider).map(|row| row.key_vars.clone()).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,11 @@
 //! [`Providers`]: the built-in provider table, extended by the configuration, and the models behind it.
 //! The host supplies keys and addresses: nothing here reads the environment.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use homing_core::model::{Model, ModelCard, ModelError, Rates};
 use secrecy::{ExposeSecret, SecretString};
@@ -16,6 +20,7 @@ use crate::{
     model_table,
     native_model::{self, NativeModel},
     prices::{self, GivenPrice, PriceTableEntry},
+    provider_config::{OneOrMore, ProviderConfig},
     provider_error::{NoModelError, RowError},
     provider_table,
     sampling::SamplingConfig,
@@ -23,46 +28,6 @@ use crate::{
     timeouts::Timeouts,
     wire::{Delivery, Wire, chat::Quirks},
 };
-
-/// A provider in the user's configuration. Absent fields keep the value of the built-in row of the same name.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ProviderConfig {
-    /// Wire format; chat completions for a new provider.
-    pub wire: Option<Wire>,
-    /// Base URL, with or without a trailing slash or `/v1`.
-    pub base_url: Option<String>,
-    /// Environment variables that may hold the API key.
-    pub api_key_env: Option<OneOrMore>,
-    /// Additional headers for every request.
-    pub headers: BTreeMap<String, String>,
-    /// Header that carries the API key.
-    pub auth: Option<Auth>,
-    /// Differences from other providers of the same wire.
-    pub quirks: Option<Quirks>,
-    /// Prices by model; `*` matches every other model.
-    pub prices: BTreeMap<String, GivenPrice>,
-    /// Output limits in tokens by model; `*` matches every other model.
-    pub max_output: BTreeMap<String, u64>,
-    /// Model to use if nothing names one.
-    pub default_model: Option<String>,
-    /// Seconds to wait for the first content of a reply, if longer than the default timeout.
-    pub patience: Option<u64>,
-    /// `false` for servers that cannot stream replies.
-    pub stream: Option<bool>,
-    /// Settings that every request carries.
-    pub sampling: SamplingConfig,
-}
-
-/// One string or a list of strings.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum OneOrMore {
-    /// One string.
-    One(String),
-    /// A list.
-    More(Vec<String>),
-}
 
 /// Header that carries the API key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -140,7 +105,10 @@ impl ProviderRow {
 
 /// All known providers, and the connections to them.
 pub struct Providers {
-    rows: Vec<ProviderRow>,
+    /// Changes and additions to the built-in table.
+    configured: BTreeMap<String, ProviderConfig>,
+    /// The rows that were asked for: most programs use one provider.
+    rows: Mutex<Vec<Arc<ProviderRow>>>,
     /// Looks up keys and addresses by the name of their environment variable.
     lookup: Lookup,
     aws_profile: Option<Arc<dyn AwsProfile>>,
@@ -148,7 +116,8 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Creates the table from the built-in rows and `configured`. `lookup` returns the value of an environment variable.
+    /// Creates the table from the built-in rows and `configured`. `lookup` returns the value of an environment variable; the
+    /// address of a provider is looked up when it is first asked for.
     pub fn new(
         configured: BTreeMap<String, ProviderConfig>,
         lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
@@ -163,36 +132,8 @@ impl Providers {
         timeouts: Timeouts,
         proxy: Option<String>,
     ) -> Self {
-        let mut rows = provider_table::rows();
-        let openai = configured.get("openai");
-        let (has_wire, has_quirks) =
-            (openai.is_some_and(|config| config.wire.is_some()), openai.is_some_and(|config| config.quirks.is_some()));
-        for (name, config) in configured {
-            match rows.iter_mut().find(|row| row.name == name) {
-                Some(row) => apply(row, config),
-                None => rows.push(new_row(name, config)),
-            }
-        }
-        let lookup: Lookup = Arc::new(lookup);
-        // The environment comes after the configuration, as for every other setting.
-        for row in &mut rows {
-            let url = provider_table::base_url_variable(&row.name)
-                .and_then(|name| lookup(&name))
-                .map(|url| url.expose_secret().trim().to_owned());
-            if let Some(url) = url.filter(|url| !url.is_empty()) {
-                row.base_url = url;
-                row.has_own_url = true;
-            }
-        }
-        // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
-        // that is not OpenAI's, unless the configuration says otherwise.
-        let is_moved =
-            |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_own_address("openai", &row.base_url);
-        if let Some(row) = rows.iter_mut().find(is_moved) {
-            row.wire = if has_wire { row.wire } else { Wire::Chat };
-            row.quirks.prompt_cache_key &= has_quirks;
-        }
-        Self { rows, lookup, aws_profile: None, http: Arc::new(Http::new(timeouts, proxy)) }
+        let (rows, http) = (Mutex::default(), Arc::new(Http::new(timeouts, proxy)));
+        Self { configured, rows, lookup: Arc::new(lookup), aws_profile: None, http }
     }
 
     /// Uses this profile for Bedrock if no credentials are set in variables.
@@ -207,23 +148,70 @@ impl Providers {
     }
 
     /// The rows, in the order in which they are tried.
-    pub fn rows(&self) -> &[ProviderRow] {
-        &self.rows
+    pub fn rows(&self) -> Vec<Arc<ProviderRow>> {
+        self.names().filter_map(|name| self.row(name)).collect()
+    }
+
+    /// The row of `provider`, if there is such a provider.
+    pub fn row(&self, provider: &str) -> Option<Arc<ProviderRow>> {
+        let made = self.made_rows().iter().find(|row| row.name == provider).cloned();
+        if made.is_some() {
+            return made;
+        }
+        let row = Arc::new(self.new_row(provider)?);
+        self.made_rows().push(row.clone());
+        Some(row)
+    }
+
+    fn made_rows(&self) -> MutexGuard<'_, Vec<Arc<ProviderRow>>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_row(&self, provider: &str) -> Option<ProviderRow> {
+        let (built_in, config) = (provider_table::row(provider), self.configured.get(provider));
+        let Some(mut row) = built_in else {
+            return config.map(|config| config.clone().into_row(provider));
+        };
+        if let Some(config) = config {
+            config.clone().apply(&mut row);
+        }
+        // The environment comes after the configuration, as for every other setting.
+        let url = provider_table::base_url_variable(provider).and_then(|name| (self.lookup)(&name));
+        let url = url.map(|url| url.expose_secret().trim().to_owned());
+        if let Some(url) = url.filter(|url| !url.is_empty()) {
+            row.base_url = url;
+            row.has_own_url = true;
+        }
+        // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
+        // that is not OpenAI's, unless the configuration says otherwise.
+        if provider == "openai" && !provider_table::is_own_address(provider, &row.base_url) {
+            if config.is_none_or(|config| config.wire.is_none()) {
+                row.wire = Wire::Chat;
+            }
+            row.quirks.prompt_cache_key &= config.is_some_and(|config| config.quirks.is_some());
+        }
+        Some(row)
+    }
+
+    /// The names of the providers, in the order in which they are tried.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let own = self.configured.keys().filter(|name| !provider_table::has(name));
+        provider_table::names().map(|name| -> &str { name }).chain(own.map(String::as_str))
     }
 
     /// Returns true if `provider` is in the table.
     pub fn has(&self, provider: &str) -> bool {
-        self.rows.iter().any(|row| row.name == provider)
+        self.names().any(|name| name == provider)
     }
 
     /// Returns true if `provider` has its API key or needs none.
     pub fn is_usable(&self, provider: &str) -> bool {
-        self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
+        self.row(provider).is_some_and(|row| self.key(&row).is_ok())
     }
 
     /// The reason why `provider` is usable, as the end of a sentence; `None` if it is not usable.
     pub fn why_usable(&self, provider: &str) -> Option<String> {
-        let row = self.rows.iter().find(|row| row.name == provider)?;
+        let row = self.row(provider)?;
         if row.wire == Wire::Genai && !cfg!(feature = "genai") {
             return None;
         }
@@ -241,12 +229,15 @@ impl Providers {
 
     /// Returns the values that must never be shown: the API keys, and configured headers that carry one.
     pub fn secrets(&self) -> Vec<String> {
-        let keys = self.rows.iter().flat_map(|row| &row.key_vars).filter_map(|name| (self.lookup)(name));
+        let built_in = provider_table::key_variables().map(|name| -> &str { name });
+        let own = self.configured.values().filter_map(|config| config.api_key_env.as_ref());
+        let own = own.flat_map(OneOrMore::as_slice).map(String::as_str);
+        let keys = built_in.chain(own).filter_map(|name| (self.lookup)(name));
         let is_secret = |name: &str| {
             let name = name.to_ascii_lowercase();
             ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
         };
-        let headers = self.rows.iter().flat_map(|row| &row.headers).filter(|(name, _)| is_secret(name));
+        let headers = self.configured.values().flat_map(|config| &config.headers).filter(|(name, _)| is_secret(name));
         // `Bearer` and the like come before the secret itself.
         let values = headers.map(|(_, value)| value.rsplit(' ').next().unwrap_or(value).to_owned());
         keys.map(|key| key.expose_secret().trim().to_owned()).chain(values).chain(self.aws().secrets()).collect()
@@ -260,10 +251,11 @@ impl Providers {
         let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
             return Err(NoModelError::NoProvider(name.to_owned()));
         };
-        let row = self.rows.iter().find(|row| row.name == provider).ok_or_else(|| NoModelError::UnknownProvider {
+        let row = self.row(provider).ok_or_else(|| NoModelError::UnknownProvider {
             provider: provider.to_owned(),
-            known: self.rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", "),
+            known: self.names().collect::<Vec<_>>().join(", "),
         })?;
+        let row = &*row;
         let key = self.key(row)?;
         let card = card(row, model, &key);
         match row.wire {
@@ -309,10 +301,9 @@ impl Providers {
     /// Fails if the server cannot be reached within a few seconds or has no such list.
     pub async fn served_models(&self, provider: &str) -> Result<Vec<String>, ModelError> {
         let unusable = |reason: String| ModelError::Unusable { reason };
-        let row = self.rows.iter().find(|row| row.name == provider);
-        let row = row.ok_or_else(|| unusable(format!("unknown provider `{provider}`")))?;
-        let key = self.key(row).map_err(|error| unusable(error.to_string()))?;
-        let row = ProviderRow { auth: self.auth(row), ..row.clone() };
+        let row = self.row(provider).ok_or_else(|| unusable(format!("unknown provider `{provider}`")))?;
+        let key = self.key(&row).map_err(|error| unusable(error.to_string()))?;
+        let row = ProviderRow { auth: self.auth(&row), ..ProviderRow::clone(&row) };
         native_model::served_models(&row, &key, &self.http).await
     }
 
@@ -336,62 +327,6 @@ impl Providers {
     fn auth(&self, row: &ProviderRow) -> Auth {
         let is_token = self.key_variable(row).is_some_and(|name| name.ends_with("_AUTH_TOKEN"));
         if is_token { Auth::Bearer } else { row.auth }
-    }
-}
-
-fn apply(row: &mut ProviderRow, config: ProviderConfig) {
-    row.wire = config.wire.unwrap_or(row.wire);
-    if let Some(url) = config.base_url {
-        row.base_url = url;
-        row.has_own_url = true;
-    }
-    if let Some(vars) = config.api_key_env {
-        row.key_vars = vars.into();
-    }
-    row.headers.extend(config.headers);
-    row.auth = config.auth.unwrap_or(row.auth);
-    row.quirks = config.quirks.unwrap_or(row.quirks);
-    row.prices.extend(config.prices);
-    row.max_output.extend(config.max_output);
-    row.default_model = config.default_model.or(row.default_model.take());
-    row.patience = config.patience.map(Duration::from_secs).or(row.patience);
-    if let Some(is_streamed) = config.stream {
-        row.delivery = if is_streamed { Delivery::Streamed } else { Delivery::Whole };
-    }
-    row.sampling = config.sampling.or(std::mem::take(&mut row.sampling));
-}
-
-fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
-    let wire = config.wire.unwrap_or(Wire::Chat);
-    let mut row = ProviderRow {
-        price_table: Some(name.clone()),
-        name,
-        wire,
-        base_url: String::new(),
-        key_vars: Vec::new(),
-        headers: BTreeMap::new(),
-        auth: if wire == Wire::Anthropic { Auth::XApiKey } else { Auth::Bearer },
-        quirks: Quirks::default(),
-        prices: BTreeMap::new(),
-        max_output: BTreeMap::new(),
-        default_model: None,
-        has_own_url: false,
-        patience: None,
-        delivery: Delivery::Streamed,
-        sampling: SamplingConfig::default(),
-    };
-    apply(&mut row, config);
-    // A new provider with a key variable needs that key.
-    row.has_own_url = false;
-    row
-}
-
-impl From<OneOrMore> for Vec<String> {
-    fn from(names: OneOrMore) -> Self {
-        match names {
-            OneOrMore::One(name) => vec![name],
-            OneOrMore::More(names) => names,
-        }
     }
 }
 
@@ -449,9 +384,7 @@ mod tests {
     fn environment_moves_a_provider_that_the_configuration_moved() {
         let config = || ProviderConfig { base_url: Some("http://configured".into()), ..ProviderConfig::default() };
         let configured = || BTreeMap::from([("openai".to_owned(), config()), ("mine".to_owned(), config())]);
-        let url = |providers: &Providers, name: &str| {
-            providers.rows().iter().find(|row| row.name == name).unwrap().base_url.clone()
-        };
+        let url = |providers: &Providers, name: &str| providers.row(name).unwrap().base_url.clone();
         let lookup = |name: &str| name.ends_with("_BASE_URL").then(|| SecretString::from("http://environment"));
         let both = Providers::new(configured(), lookup);
         assert_eq!(url(&both, "openai"), "http://environment");

@@ -16,115 +16,137 @@ use crate::{
 /// Time for a local server to load a model from disk and to read a long prompt.
 pub(crate) const LOCAL_PATIENCE: Duration = Duration::from_secs(600);
 
-const ANTHROPIC_URL: &str = "https://api.anthropic.com";
-
-/// Name, base URL, variables that may hold the key, name in the price table, default model.
+/// Name, wire, base URL, variables that may hold the key, name in the price table, default model.
 type BuiltInProvider =
-    (&'static str, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
+    (&'static str, Wire, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
 
-const CHAT: &[BuiltInProvider] = &[
-    ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), Some("gpt-6.1-sol")),
+/// The providers in the order in which they are tried. Those that are called through `genai` have the names it uses.
+const TABLE: &[BuiltInProvider] = &[
+    (
+        "anthropic",
+        Wire::Anthropic,
+        "https://api.anthropic.com",
+        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+        Some("anthropic"),
+        Some("claude-sonnet-5-5"),
+    ),
+    ("openai", Wire::Responses, "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), Some("gpt-6.1-sol")),
+    ("gemini", Wire::Genai, "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
     (
         "openrouter",
+        Wire::Chat,
         "https://openrouter.ai/api/v1",
         &["OPENROUTER_API_KEY"],
         Some("openrouter"),
         Some("anthropic/claude-sonnet-5.5"),
     ),
-    ("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], Some("groq"), Some("openai/gpt-oss-120b")),
-    ("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], Some("deepseek"), Some("deepseek-v4-pro")),
-    ("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], Some("x-ai"), Some("grok-4.7")),
-    ("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], Some("mistral"), Some("mistral-large-4")),
-    ("together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"], Some("together"), None),
-    ("fireworks", "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"], Some("fireworks"), None),
-    ("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], Some("cerebras"), None),
-    ("moonshot", "https://api.moonshot.ai/v1", &["MOONSHOT_API_KEY"], Some("moonshotai"), None),
-    ("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], Some("zai"), None),
-    ("cohere", "https://api.cohere.ai/compatibility/v1", &["COHERE_API_KEY"], Some("cohere"), None),
-    ("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], Some("perplexity"), None),
-    ("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], Some("nvidia"), None),
-    ("sambanova", "https://api.sambanova.ai/v1", &["SAMBANOVA_API_KEY"], Some("sambanova"), None),
-    ("deepinfra", "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], Some("deepinfra"), None),
-    ("novita", "https://api.novita.ai/openai/v1", &["NOVITA_API_KEY"], Some("novita"), None),
-    ("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], Some("huggingface"), None),
-    ("github", "https://models.github.ai/inference", &["GITHUB_MODELS_TOKEN"], Some("github"), None),
-    ("azure", "", &["AZURE_OPENAI_API_KEY"], Some("azure"), None),
-    ("openai-responses", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), None),
-    ("ollama", "http://localhost:11434/v1", &[], None, None),
-    ("lmstudio", "http://localhost:1234/v1", &[], None, None),
-    ("llamacpp", "http://localhost:8080/v1", &[], None, None),
-    ("vllm", "http://localhost:8000/v1", &[], None, None),
+    (
+        "groq",
+        Wire::Chat,
+        "https://api.groq.com/openai/v1",
+        &["GROQ_API_KEY"],
+        Some("groq"),
+        Some("openai/gpt-oss-120b"),
+    ),
+    (
+        "deepseek",
+        Wire::Chat,
+        "https://api.deepseek.com/v1",
+        &["DEEPSEEK_API_KEY"],
+        Some("deepseek"),
+        Some("deepseek-v4-pro"),
+    ),
+    ("xai", Wire::Chat, "https://api.x.ai/v1", &["XAI_API_KEY"], Some("x-ai"), Some("grok-4.7")),
+    (
+        "mistral",
+        Wire::Chat,
+        "https://api.mistral.ai/v1",
+        &["MISTRAL_API_KEY"],
+        Some("mistral"),
+        Some("mistral-large-4"),
+    ),
+    ("together", Wire::Chat, "https://api.together.xyz/v1", &["TOGETHER_API_KEY"], Some("together"), None),
+    ("fireworks", Wire::Chat, "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"], Some("fireworks"), None),
+    ("cerebras", Wire::Chat, "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], Some("cerebras"), None),
+    ("moonshot", Wire::Chat, "https://api.moonshot.ai/v1", &["MOONSHOT_API_KEY"], Some("moonshotai"), None),
+    ("zai", Wire::Chat, "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], Some("zai"), None),
+    ("cohere", Wire::Chat, "https://api.cohere.ai/compatibility/v1", &["COHERE_API_KEY"], Some("cohere"), None),
+    ("perplexity", Wire::Chat, "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], Some("perplexity"), None),
+    ("nvidia", Wire::Chat, "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], Some("nvidia"), None),
+    ("sambanova", Wire::Chat, "https://api.sambanova.ai/v1", &["SAMBANOVA_API_KEY"], Some("sambanova"), None),
+    ("deepinfra", Wire::Chat, "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], Some("deepinfra"), None),
+    ("novita", Wire::Chat, "https://api.novita.ai/openai/v1", &["NOVITA_API_KEY"], Some("novita"), None),
+    ("huggingface", Wire::Chat, "https://router.huggingface.co/v1", &["HF_TOKEN"], Some("huggingface"), None),
+    ("github", Wire::Chat, "https://models.github.ai/inference", &["GITHUB_MODELS_TOKEN"], Some("github"), None),
+    ("azure", Wire::Chat, "", &["AZURE_OPENAI_API_KEY"], Some("azure"), None),
+    ("openai-responses", Wire::Responses, "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), None),
+    ("ollama", Wire::Chat, "http://localhost:11434/v1", &[], None, None),
+    ("lmstudio", Wire::Chat, "http://localhost:1234/v1", &[], None, None),
+    ("llamacpp", Wire::Chat, "http://localhost:8080/v1", &[], None, None),
+    ("vllm", Wire::Chat, "http://localhost:8000/v1", &[], None, None),
+    // Its address depends on the region.
+    ("bedrock", Wire::Bedrock, "", &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"], Some("aws"), None),
+    ("minimax", Wire::Genai, "", &["MINIMAX_API_KEY"], Some("minimax"), None),
+    ("vertex", Wire::Genai, "", &["VERTEX_API_KEY"], Some("google"), None),
+    ("gemini-interactions", Wire::Genai, "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
 ];
 
-/// Providers of the Responses API.
-const RESPONSES: &[&str] = &["openai", "openai-responses"];
+/// The names of the providers, in the order in which they are tried.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|line| line.0)
+}
 
-/// Amazon Bedrock; its address depends on the region.
-const BEDROCK: BuiltInProvider = ("bedrock", "", &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"], Some("aws"), None);
+/// Returns true if the provider is in the table.
+pub(crate) fn has(provider: &str) -> bool {
+    find(provider).is_some()
+}
 
-/// Providers that are called through `genai`, under the names it uses.
-const GENAI: &[BuiltInProvider] = &[
-    ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
-    ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
-    ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
-    ("minimax", "", &["MINIMAX_API_KEY"], Some("minimax"), None),
-];
+/// The row of a provider, if it is in the table.
+pub(crate) fn row(provider: &str) -> Option<ProviderRow> {
+    find(provider).map(new_row)
+}
 
-/// The rows, in the order in which they are tried.
-pub(crate) fn rows() -> Vec<ProviderRow> {
-    let anthropic = (
-        "anthropic",
-        ANTHROPIC_URL,
-        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"][..],
-        Some("anthropic"),
-        Some("claude-sonnet-5-5"),
-    );
-    let mut rows = vec![row(&anthropic, Wire::Anthropic)];
-    rows[0].auth = Auth::XApiKey;
-    rows.extend(
-        CHAT.iter().map(|line| row(line, if RESPONSES.contains(&line.0) { Wire::Responses } else { Wire::Chat })),
-    );
-    rows.push(row(&BEDROCK, Wire::Bedrock));
-    let gemini_comes_third = 2;
-    for line in GENAI.iter().rev() {
-        let at = if line.0 == "gemini" { gemini_comes_third } else { rows.len() };
-        rows.insert(at, row(line, Wire::Genai));
-    }
-    rows
+/// The variables that may hold the key of any provider.
+pub(crate) fn key_variables() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|line| line.3).copied()
+}
+
+fn find(provider: &str) -> Option<&'static BuiltInProvider> {
+    TABLE.iter().find(|line| line.0 == provider)
 }
 
 /// The environment variable that moves a built-in provider to another address.
 pub(crate) fn base_url_variable(provider: &str) -> Option<String> {
-    let is_built_in =
-        matches!(provider, "anthropic" | "bedrock") || CHAT.iter().chain(GENAI).any(|line| line.0 == provider);
     let letter = |letter: char| if letter == '-' { '_' } else { letter.to_ascii_uppercase() };
-    is_built_in.then(|| provider.chars().map(letter).chain("_BASE_URL".chars()).collect())
+    find(provider).map(|_| provider.chars().map(letter).chain("_BASE_URL".chars()).collect())
 }
 
 /// Returns true if `url` is an address of the provider itself, not of a proxy or another server in its place.
 pub(crate) fn is_own_address(provider: &str, url: &str) -> bool {
-    let built_in = CHAT.iter().chain(GENAI).find(|line| line.0 == provider).map(|line| line.1);
     let own = match provider {
-        "anthropic" => ANTHROPIC_URL,
         "gemini" | "gemini-interactions" | "vertex" => "https://googleapis.com",
         "bedrock" => "https://amazonaws.com",
         "minimax" => "https://minimax.io",
         // Every customer has an address of their own.
         "azure" => return address::place(url) == Place::Public,
-        _ => built_in.unwrap_or_default(),
+        _ => find(provider).map_or("", |line| line.2),
     };
     address::is_same_domain(url, own)
 }
 
-fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
-    let (name, base_url, key_vars, price_table, default_model) = *line;
+fn new_row(line: &BuiltInProvider) -> ProviderRow {
+    let (name, wire, base_url, key_vars, price_table, default_model) = *line;
     ProviderRow {
         name: name.to_owned(),
         wire,
         base_url: base_url.to_owned(),
         key_vars: key_vars.iter().map(|name| (*name).to_owned()).collect(),
         headers: BTreeMap::new(),
-        auth: if name == "azure" { Auth::ApiKey } else { Auth::Bearer },
+        auth: match name {
+            "anthropic" => Auth::XApiKey,
+            "azure" => Auth::ApiKey,
+            _ => Auth::Bearer,
+        },
         quirks: quirks(name),
         price_table: price_table.map(str::to_owned),
         prices: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 mod provider_check;
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use homing::{CodingSetup, Folders, environment};
 use homing_models::{ProviderRow, Providers};
@@ -59,10 +59,12 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let config = config.ok();
     let providers = providers(config.as_ref());
     let mut offered = OfferedModels::new();
-    for row in providers.rows().iter().filter(|row| providers.is_usable(&row.name) && !args.offline) {
+    let table = providers.rows();
+    for row in table.iter().filter(|row| providers.is_usable(&row.name) && !args.offline) {
         // The key of a provider that was moved is not for the others that share it.
-        let is_moved = |other: &&ProviderRow| other.has_own_url && !row.has_own_url && other.key_vars == row.key_vars;
-        if !row.key_vars.is_empty() && providers.rows().iter().any(|other| is_moved(&other)) {
+        let is_moved =
+            |other: &Arc<ProviderRow>| other.has_own_url && !row.has_own_url && other.key_vars == row.key_vars;
+        if !row.key_vars.is_empty() && table.iter().any(is_moved) {
             continue;
         }
         if let Some(finding) = provider_check::provider(&providers, row, &mut offered).await {

@@ -46,11 +46,10 @@ pub(crate) async fn run(args: &ModelsArgs) -> anyhow::Result<Exit> {
     let providers = super::doctor::providers(Some(&config));
     let Some(name) = &args.provider else { return overview(args, &providers).await };
     let known = || providers.rows().iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", ");
-    let row = providers.rows().iter().find(|row| row.name == *name);
-    let row = row.ok_or_else(|| {
+    let row = providers.row(name).ok_or_else(|| {
         Trouble::usage(format!("unknown provider `{name}`")).hint(format!("known providers: {}", known()))
     })?;
-    let offered = Offered::find(&providers, row, args.offline).await;
+    let offered = Offered::find(&providers, &row, args.offline).await;
     let cards: Vec<ModelCard> = offered.models.iter().filter_map(|model| providers.known_card(name, model)).collect();
     if args.json {
         let models: Vec<Value> = cards.iter().map(card_json).collect();
@@ -64,7 +63,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> anyhow::Result<Exit> {
         print(&card_line(card, width))?;
     }
     terminal::say(&format!("{} ({})", figures::count(cards.len() as u64, "model"), offered.source));
-    terminal::say(&key_line(&providers, row));
+    terminal::say(&key_line(&providers, &row));
     Ok(Exit::Done)
 }
 
@@ -115,7 +114,7 @@ async fn overview(args: &ModelsArgs, providers: &Providers) -> anyhow::Result<Ex
         rows.push(json!({
             "provider": row.name,
             "usable": providers.is_usable(&row.name),
-            "key": key_line(providers, row),
+            "key": key_line(providers, &row),
             "default": row.default_model,
             "models": count,
             "running": is_local.then_some(served.is_some()),

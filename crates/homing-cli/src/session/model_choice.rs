@@ -52,8 +52,8 @@ pub(super) fn checked_model(
     // A name that resolves once every provider is usable lacks nothing but a key.
     let meant = resolver(&AsIfUsable(providers), false).ok().and_then(|found| found.names.into_iter().next());
     let provider = meant.as_deref().and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
-    let row = provider.and_then(|provider| providers.rows().iter().find(|row| row.name == provider));
-    if let Some((row, variable)) = row.and_then(|row| Some((row, row.key_vars.first()?)))
+    let row = provider.and_then(|provider| providers.row(provider));
+    if let Some((row, variable)) = row.as_ref().and_then(|row| Some((row, row.key_vars.first()?)))
         && !providers.is_usable(&row.name)
     {
         let message = format!("no API key for {}: set {variable}", row.name);

@@ -1,5 +1,7 @@
 //! The choice of a model if nothing names one.
 
+use std::sync::Arc;
+
 use crate::{
     address::{self, Place},
     provider::{ProviderRow, Providers},
@@ -28,9 +30,12 @@ pub async fn served_model(providers: &Providers) -> Option<(String, String)> {
 }
 
 /// The provider to use if nothing names a model, with its default model and why it is usable.
-fn default_row(providers: &Providers) -> Option<(&ProviderRow, &str, String)> {
-    let mut rows = providers.rows().iter().filter(|row| !row.key_vars.is_empty());
-    rows.find_map(|row| Some((row, row.default_model.as_deref()?, providers.why_usable(&row.name)?)))
+fn default_row(providers: &Providers) -> Option<(Arc<ProviderRow>, String, String)> {
+    let mut rows = providers.rows().into_iter().filter(|row| !row.key_vars.is_empty());
+    rows.find_map(|row| {
+        let (model, why) = (row.default_model.clone()?, providers.why_usable(&row.name)?);
+        Some((row, model, why))
+    })
 }
 
 /// The situation of a run for which no provider has a key.

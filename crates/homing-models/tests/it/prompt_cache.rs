@@ -132,6 +132,5 @@ async fn openai_cache_key_is_the_same_for_the_same_beginning() {
 fn openai_at_its_own_address_gets_the_cache_key_over_chat_completions() {
     let config: ProviderConfig = serde_json::from_value(json!({"wire": "chat"})).unwrap();
     let providers = Providers::new(BTreeMap::from([("openai".to_owned(), config)]), |_| None);
-    let row = providers.rows().iter().find(|row| row.name == "openai").unwrap();
-    assert!(row.quirks.prompt_cache_key);
+    assert!(providers.row("openai").unwrap().quirks.prompt_cache_key);
 }

@@ -412,7 +412,7 @@ fn openai_uses_responses_at_its_own_address_only() {
         let config: ProviderConfig = serde_json::from_value(config).unwrap();
         let lookup = move |name: &str| base_url.filter(|_| name == "OPENAI_BASE_URL").map(SecretString::from);
         let providers = Providers::new(BTreeMap::from([(name.to_owned(), config)]), lookup);
-        providers.rows().iter().find(|row| row.name == name).unwrap().wire
+        providers.row(name).unwrap().wire
     };
     assert_eq!(wire("openai", json!({}), None), Wire::Responses);
     assert_eq!(wire("openai", json!({"wire": "chat"}), None), Wire::Chat);

@@ -98,7 +98,7 @@ pub(super) async fn model(providers: &Providers, config: Option<&Layered>, offer
     match served.or_else(|| default_model(providers)) {
         Some((name, why)) => missing(&name, offered).map_or(Finding::Good(why), Finding::Bad),
         None => {
-            let vars = providers.rows().iter().filter_map(|row| row.key_vars.first()).take(4).cloned();
+            let vars = providers.rows().into_iter().filter_map(|row| row.key_vars.first().cloned()).take(4);
             Finding::Note(format!(
                 "no provider API key is set: set {} or another, or use --model offline",
                 vars.collect::<Vec<_>>().join(", ")
