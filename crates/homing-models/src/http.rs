@@ -2,12 +2,17 @@
 //! Independent of wires and prices; the runtime retries.
 //!
 //! A general client would parse the address again for every request, and ask a stack of services for redirects, retries and cookies,
-//! none of which a model call has. So it has connections of its own: HTTP/2 by hyper, HTTP/1 by `http1.rs`.
+//! none of which a model call has. So it has connections of its own: HTTP/2 by hyper (`http2.rs`), HTTP/1 by `http1.rs`.
 
 mod body;
 mod connect;
 mod framing;
 mod http1;
+#[cfg(feature = "http2")]
+mod http2;
+#[cfg(not(feature = "http2"))]
+#[path = "http/no_http2.rs"]
+mod http2;
 mod pool;
 mod request;
 

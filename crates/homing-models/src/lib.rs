@@ -3,7 +3,7 @@
 //! Each call makes one network attempt. The runtime retries, waits for rate limits and accounts for costs; the host reads
 //! the environment and the configuration files.
 //!
-//! Without the feature `genai`, only providers of the native wires are available.
+//! Without the feature `genai`, only providers of the native wires are available. Encrypted connections need `aws-lc-rs` or `ring`.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 

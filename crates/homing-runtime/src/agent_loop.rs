@@ -2,6 +2,7 @@
 //! models, tools and other runs are behind three traits.
 
 pub(crate) mod active_run;
+mod answer_schema;
 mod budget_wait;
 mod cache_wait;
 pub(crate) mod call_record;

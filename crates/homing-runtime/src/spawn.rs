@@ -83,7 +83,7 @@ impl Inner {
             default_cost: requested.cost_micros == Cap::Default && limits.cost_micros != Cap::Unlimited,
             limits,
             models: resolved.names,
-            schema: task.schema.clone().or_else(|| agent.task.schema.clone()).map(Arc::new),
+            schema: schema(task.schema.as_ref(), &agent)?,
             until: task.until.clone(),
             delay_ms: 0,
             key: None,
@@ -169,7 +169,7 @@ impl Inner {
             limits,
             default_cost: false,
             models: resolved.names,
-            schema: order.schema.or_else(|| agent.task.schema.clone()).map(Arc::new),
+            schema: schema(order.schema.as_ref(), agent)?,
             until: None,
             delay_ms: order.delay_ms,
             key: None,
@@ -258,6 +258,14 @@ impl Inner {
             let subject = delegation::subject(&self.parts.registry, agent);
             !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
         })
+    }
+}
+
+/// The schema of the answer: that of the task, or else that of the agent.
+fn schema(of_task: Option<&Value>, agent: &AgentDefinition) -> Result<Option<Arc<Value>>, SpawnError> {
+    match of_task.or(agent.task.schema.as_ref()) {
+        Some(_) if cfg!(not(feature = "schemas")) => Err(SpawnError::NoSchemas),
+        schema => Ok(schema.cloned().map(Arc::new)),
     }
 }
 

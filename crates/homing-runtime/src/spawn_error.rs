@@ -60,6 +60,9 @@ pub enum SpawnError {
         /// Its media type.
         media_type: String,
     },
+    /// The answer must match a schema, and this build cannot check that.
+    #[error("the answer must match a schema, which needs the feature `schemas` of the crate `homing`")]
+    NoSchemas,
     /// A limit of the run or an ancestor is reached.
     #[error("the {} limit of {} is reached (run {})", .0.name, .0.limit, .0.place)]
     Limit(LimitHit),

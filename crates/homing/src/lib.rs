@@ -43,8 +43,12 @@
 //! | feature | adds | default |
 //! |---|---|---|
 //! | `sqlite` | the journal on disk | yes |
-//! | `providers` | models of providers, and the offline model | yes |
+//! | `providers` | models of providers, and the offline model; without TLS only those on this machine | yes |
+//! | `aws-lc-rs` | TLS for providers, also with post-quantum key exchange | yes |
+//! | `ring` | TLS by ring instead, which is smaller and is compiled faster; `aws-lc-rs` must be off | |
+//! | `http2` | one connection for all calls to a provider that supports HTTP/2 | yes |
 //! | `genai` | providers without a wire of their own, such as Gemini | |
+//! | `schemas` | answers that must match a JSON schema; `tools` and `teams` include it | yes |
 //! | `tools` | file tools, project context, agents and skills from files | yes |
 //! | `shell` | commands in a sandbox, hooks, worktrees | yes |
 //! | `web` | the tools `fetch` and `websearch` | |

@@ -32,6 +32,7 @@ pub(crate) fn check(agents: &Registry) -> Result<(), MissingFeature> {
 pub(crate) fn of_agent(agent: &AgentDefinition) -> Option<MissingFeature> {
     let needs = [
         (!cfg!(feature = "mcp") && !agent.integrations.mcp_servers.is_empty(), "has MCP servers", "mcp"),
+        (!cfg!(feature = "schemas") && agent.task.schema.is_some(), "has a schema for its answer", "schemas"),
         (!cfg!(feature = "shell") && !agent.integrations.hooks.is_null(), "has hooks", "shell"),
         (!cfg!(feature = "shell") && agent.execution.isolation == Isolation::Worktree, "works in a worktree", "shell"),
     ];

@@ -75,6 +75,21 @@ async fn conversation_keeps_model_context_and_authority() {
     assert_eq!(run.tell("push").unwrap().await.output, "demo/first: pushed");
 }
 
+#[cfg(not(feature = "schemas"))]
+#[test]
+fn schema_of_an_agent_or_a_task_names_the_missing_feature() {
+    let build =
+        |agent: AgentDefinition| Homing::builder().agent(agent).own_model(model_fn("demo/m", |_| Ok(say("")))).build();
+    let mut agent = AgentDefinition::new("a", "d", "p");
+    let homing = build(agent.clone()).unwrap();
+    agent.task.schema = Some(json!({"type": "object"}));
+    let text = build(agent).unwrap_err().to_string();
+    assert_eq!(text, "agent a has a schema for its answer, which needs the feature `schemas` of the crate `homing`");
+    let refused = homing.spawn(Task::new("a", "go").schema(json!({"type": "object"}))).unwrap_err();
+    assert!(matches!(refused, homing::SpawnError::NoSchemas), "{refused}");
+    assert!(refused.to_string().contains("needs the feature `schemas` of the crate `homing`"), "{refused}");
+}
+
 #[cfg(not(feature = "mcp"))]
 #[test]
 fn agent_with_mcp_servers_names_the_missing_feature() {

@@ -11,10 +11,8 @@ use std::{
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use http::{HeaderMap, StatusCode};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
-use super::{TransportError, framing::ResponseHead, http1::Http1Connection, pool::Origin};
+use super::{TransportError, framing::ResponseHead, http1::Http1Connection, http2::Http2Body, pool::Origin};
 
 /// Compressed bytes that are decompressed at once. They become at most about a thousand times as many.
 const COMPRESSED_PIECE: usize = 4 * 1024;
@@ -35,7 +33,7 @@ pub(crate) struct Response {
 pub(crate) enum Body {
     /// A connection, which can be used again once the body was read to its end.
     Http1(Http1Connection, Arc<Origin>),
-    Http2(Incoming),
+    Http2(Http2Body),
     Over,
 }
 
@@ -60,7 +58,7 @@ impl Response {
             self.piece = Bytes::new();
             let has_more = match &mut self.body {
                 Body::Http1(connection, _) => connection.receive().await.map_err(TransportError::lost)?,
-                Body::Http2(incoming) => match next_data(incoming).await? {
+                Body::Http2(body) => match body.next().await? {
                     Some(data) => {
                         self.piece = data;
                         true
@@ -102,16 +100,6 @@ impl Body {
             Self::Http2(_) | Self::Over => other,
         }
     }
-}
-
-/// The next data of a body of HTTP/2; `None` at its end.
-async fn next_data(incoming: &mut Incoming) -> Result<Option<Bytes>, TransportError> {
-    while let Some(frame) = incoming.frame().await {
-        if let Ok(data) = frame.map_err(TransportError::lost)?.into_data() {
-            return Ok(Some(data));
-        }
-    }
-    Ok(None)
 }
 
 /// Decompresses a body, piece by piece.

@@ -5,23 +5,23 @@ use std::{io, sync::Arc, time::Duration};
 use crate::{timeouts::Timeouts, url::Url};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderValue, Uri, uri::Scheme};
-use hyper::client::conn::http2;
-use hyper_util::{
-    client::legacy::connect::{HttpConnector, proxy::Tunnel},
-    rt::{TokioExecutor, TokioIo},
-};
+use hyper_util::client::legacy::connect::{HttpConnector, proxy::Tunnel};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
-    rustls::{ClientConfig, crypto::aws_lc_rs, pki_types::ServerName},
+    rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName},
 };
 
 use super::{
     Http, TransportError,
     http1::{Http1Connection, Stream},
+    http2::{self, Http2Connection},
     pool::Connection,
 };
+
+/// An encrypted connection.
+pub(super) type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
 
 /// Time without traffic after which a connection is probed, and between probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -61,14 +61,28 @@ pub(crate) fn basic_auth(url: &Url) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The TLS settings: the certificates that the system trusts, and both versions of HTTP.
+/// The TLS settings: the certificates that the system trusts, and the versions of HTTP.
 pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = ClientConfig::builder_with_provider(Arc::new(crypto()?)).with_safe_default_protocol_versions();
     let config = config.and_then(BuilderVerifierExt::with_platform_verifier).map_err(|error| error.to_string())?;
     let mut config = config.with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = http2::ALPN.into_iter().chain([&b"http/1.1"[..]]).map(<[u8]>::to_vec).collect();
     Ok(Arc::new(config))
+}
+
+#[cfg(feature = "aws-lc-rs")]
+fn crypto() -> Result<CryptoProvider, String> {
+    Ok(tokio_rustls::rustls::crypto::aws_lc_rs::default_provider())
+}
+
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+fn crypto() -> Result<CryptoProvider, String> {
+    Ok(tokio_rustls::rustls::crypto::ring::default_provider())
+}
+
+#[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
+fn crypto() -> Result<CryptoProvider, String> {
+    Err("this program was built without TLS: enable the feature `aws-lc-rs` or `ring` of the crate `homing`".to_owned())
 }
 
 /// Opens TCP connections.
@@ -107,15 +121,11 @@ async fn over_tls(http: &Http, origin: &Uri, stream: TcpStream) -> Result<Connec
     let host = origin.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(host).map_err(TransportError::connect)?;
     let stream = TlsConnector::from(config).connect(name, stream).await.map_err(TransportError::connect)?;
-    match stream.get_ref().1.alpn_protocol() {
-        Some(b"h2") => {
-            let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-            let (sender, connection) = opened.map_err(TransportError::connect)?;
-            drop(tokio::spawn(connection));
-            Ok(Connection::Http2(sender))
-        }
-        _ => Ok(Connection::Http1(Http1Connection::new(Stream::Tls(Box::new(stream))))),
+    let agreed = stream.get_ref().1.alpn_protocol();
+    if agreed.is_some() && agreed == http2::ALPN {
+        return Http2Connection::open(stream).await.map(Connection::Http2);
     }
+    Ok(Connection::Http1(Http1Connection::new(Stream::Tls(Box::new(stream)))))
 }
 
 async fn open_tcp(http: &Http, origin: &Uri, is_tls: bool) -> Result<TcpStream, TransportError> {

@@ -8,10 +8,7 @@ use std::{
 };
 
 use crate::url::Url;
-use bytes::Bytes;
 use http::{HeaderValue, Uri};
-use http_body_util::Full;
-use hyper::client::conn::http2;
 use tokio::task::JoinHandle;
 
 use super::{
@@ -19,6 +16,7 @@ use super::{
     body::{Body, Response},
     connect,
     http1::{Http1Connection, RequestBytes},
+    http2::{Http2Connection, Http2Error},
     request::Request,
 };
 
@@ -28,8 +26,7 @@ const IDLE: Duration = Duration::from_secs(90);
 /// A connection on which a request can be sent.
 pub(crate) enum Connection {
     Http1(Http1Connection),
-    /// Carries any number of requests at once.
-    Http2(http2::SendRequest<Full<Bytes>>),
+    Http2(Http2Connection),
 }
 
 impl Connection {
@@ -37,7 +34,7 @@ impl Connection {
     fn is_open(&mut self) -> bool {
         match self {
             Self::Http1(connection) => connection.is_ready(),
-            Self::Http2(sender) => !sender.is_closed(),
+            Self::Http2(connection) => connection.is_open(),
         }
     }
 }
@@ -60,7 +57,7 @@ struct Open {
     idle: VecDeque<(Http1Connection, Instant)>,
     /// A task closes the idle ones after their time.
     is_watched: bool,
-    shared: Option<http2::SendRequest<Full<Bytes>>>,
+    shared: Option<Http2Connection>,
     /// The first connection, while it is opened before a request needs it.
     ahead: Option<JoinHandle<Result<Connection, TransportError>>>,
     /// A connection was opened or is being opened.
@@ -118,18 +115,10 @@ impl Endpoint {
                         Err(error) => return Err(TransportError::lost(error)),
                     }
                 }
-                Connection::Http2(mut sender) => match sender.try_send_request(request.http2(&self.absolute)).await {
-                    Ok(response) => {
-                        let (head, body) = response.into_parts();
-                        return Ok(Response::new(head.into(), Body::Http2(body)));
-                    }
-                    Err(error) => {
-                        // The error contains a request of which nothing was sent.
-                        let is_unsent = error.message().is_some();
-                        if !is_reused || !is_unsent {
-                            return Err(TransportError::lost(error.into_error()));
-                        }
-                    }
+                Connection::Http2(mut connection) => match connection.send(request, &self.absolute).await {
+                    Ok((head, body)) => return Ok(Response::new(head, Body::Http2(body))),
+                    Err(Http2Error { is_unsent, .. }) if is_reused && is_unsent => (),
+                    Err(Http2Error { error, .. }) => return Err(error),
                 },
             }
         }
@@ -156,12 +145,12 @@ impl Origin {
         }
         // Boxed, because it is needed once in many calls and its future is far larger than that of a request.
         let lease = Box::pin(self.open(http)).await?;
-        if let Connection::Http2(sender) = lease.connection {
+        if let Connection::Http2(connection) = lease.connection {
             // Calls that began together have each opened a connection. One is enough for all.
             let mut open = self.lock();
-            let shared = open.shared.take().filter(|shared| !shared.is_closed());
+            let shared = open.shared.take().filter(Http2Connection::is_open);
             let is_reused = lease.is_reused || shared.is_some();
-            let shared = open.shared.insert(shared.unwrap_or(sender));
+            let shared = open.shared.insert(shared.unwrap_or(connection));
             return Ok(Lease { connection: Connection::Http2(shared.clone()), is_reused });
         }
         Ok(lease)
@@ -191,7 +180,7 @@ impl Origin {
     fn take(&self) -> Option<Connection> {
         let mut open = self.lock();
         if let Some(shared) = &open.shared {
-            if !shared.is_closed() {
+            if shared.is_open() {
                 return Some(Connection::Http2(shared.clone()));
             }
             open.shared = None;

@@ -1,4 +1,4 @@
-//! A request, in the form that each version of HTTP needs.
+//! A request, and its form in HTTP/1.
 
 use std::{borrow::Cow, io::Write as _};
 
@@ -7,10 +7,9 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Uri,
     header::{HOST, PROXY_AUTHORIZATION},
 };
-use http_body_util::Full;
 
 /// The header that identifies a reply to the provider, so that it is not generated twice.
-static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Bytes that the head of most requests has room in.
 const HEAD_SIZE: usize = 512;
@@ -40,19 +39,5 @@ impl Request<'_> {
         }
         head.extend_from_slice(b"\r\n");
         head
-    }
-
-    /// The request in HTTP/2.
-    pub(super) fn http2(&self, address: &Uri) -> http::Request<Full<Bytes>> {
-        let mut request = http::Request::new(Full::new(self.body.clone()));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = address.clone();
-        let headers = request.headers_mut();
-        headers.clone_from(&self.headers);
-        headers.remove(HOST);
-        if let Some(key) = &self.idempotency_key {
-            headers.insert(&IDEMPOTENCY_KEY, key.clone());
-        }
-        request
     }
 }

@@ -42,7 +42,7 @@ fn expired(name: &str) -> TestCertificate {
 /// Accepts TLS connections, passes each to `serve` and returns the port.
 async fn listen<F>(
     key: &TestCertificate,
-    alpn: &[u8],
+    alpn: &[&[u8]],
     serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
 ) -> u16
 where
@@ -55,7 +55,7 @@ where
         .with_no_client_auth()
         .with_single_cert(vec![key.cert.der().clone()], secret)
         .unwrap();
-    config.alpn_protocols = vec![alpn.to_vec()];
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -74,7 +74,7 @@ async fn fault28_untrusted_certificate_ends_the_call_at_once() {
     for key in [certificate("localhost"), certificate("elsewhere.example"), expired("localhost")] {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = taken.clone();
-        let port = listen(&key, b"http/1.1", move |mut stream| {
+        let port = listen(&key, &[b"http/1.1"], move |mut stream| {
             let count = count.clone();
             async move {
                 let mut bytes = [0; 64];
@@ -95,6 +95,7 @@ async fn fault28_untrusted_certificate_ends_the_call_at_once() {
     }
 }
 
+#[cfg(feature = "http2")]
 #[test]
 fn s19_goaway_and_rst_stream_are_retryable_and_yield_no_call() {
     passes_with_a_trusted_peer("tls::http2_peer");
@@ -144,7 +145,7 @@ async fn serve(stream: TlsStream<TcpStream>, action: PeerAction, asked: Arc<Atom
     let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
     while let Some(Ok((request, respond))) = connection.accept().await {
         asked.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(request.version(), hyper::Version::HTTP_2);
+        assert_eq!(request.version(), http::Version::HTTP_2);
         let (done, mut finished) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             answer(respond, action).await;
@@ -168,7 +169,7 @@ async fn answer(mut respond: SendResponse<Bytes>, action: PeerAction) {
         respond.send_reset(Reason::REFUSED_STREAM);
         return;
     }
-    let mut head = hyper::Response::new(());
+    let mut head = http::Response::new(());
     head.headers_mut().insert("content-type", "text/event-stream".parse().unwrap());
     let mut body: SendStream<Bytes> = respond.send_response(head, false).unwrap();
     body.send_data(Bytes::from(format!("{WORDS}{HALF_CALL}")), false).unwrap();
@@ -193,7 +194,7 @@ async fn asked_of(
 ) -> (Result<homing_core::message::Reply, AskFailure>, usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let port = listen(key, b"h2", move |stream| serve(stream, action, count.clone())).await;
+    let port = listen(key, &[b"h2"], move |stream| serve(stream, action, count.clone())).await;
     let model = model(&format!("https://localhost:{port}"), "chat", patient());
     let outcome = tokio::time::timeout(Duration::from_secs(15), ask(&*model)).await.expect("no timeout is needed");
     (outcome.result, asked.load(Ordering::SeqCst))
@@ -214,7 +215,9 @@ async fn http1_peer() {
     let (connections, closed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counts = (connections.clone(), closed.clone());
     let response = Arc::new(connections::response("", format!("{WORDS}{HALF_CALL}{END}").as_bytes()));
-    let port = listen(&key, b"http/1.1", move |stream| {
+    // A build without HTTP/2 is not offered it either.
+    let versions: &[&[u8]] = if cfg!(feature = "http2") { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+    let port = listen(&key, versions, move |stream| {
         let ((connections, closed), response) = (counts.clone(), response.clone());
         async move {
             connections.fetch_add(1, Ordering::SeqCst);

@@ -17,6 +17,7 @@ use crate::{
     agent_loop::{
         Interrupt,
         active_run::ActiveRun,
+        answer_schema,
         call_record::{CallError, CallRecorder, RefusedCall},
         permission::{CallPermissions, PermittedCall},
         run_driver::panic_message,
@@ -180,7 +181,7 @@ impl ToolCalls {
             let refused = RefusedCall::mistake("there is no tool `answer` here");
             return self.recorder.refused(state, tool_names::ANSWER, refused);
         };
-        let output = match schema_problems(&schema, &args) {
+        let output = match answer_schema::problems(&schema, &args) {
             None => accepted(args),
             Some(problems) => ToolOutput::error(format!("the answer does not match its schema: {problems}")),
         };
@@ -194,7 +195,7 @@ impl ToolCalls {
             let key = CallKey { run: run.id, turn: run.turn(), index: TEXT_ANSWER };
             (run.spawned.schema.clone(), key)
         });
-        let output = match schema.and_then(|schema| schema_problems(&schema, &value)) {
+        let output = match schema.and_then(|schema| answer_schema::problems(&schema, &value)) {
             None => accepted(value.clone()),
             Some(problems) => ToolOutput::error(problems),
         };
@@ -251,18 +252,4 @@ fn with_notes(mut output: ToolOutput, notes: Vec<String>) -> ToolOutput {
         output.text.push_str(&note);
     }
     output
-}
-
-/// The first problems of `value` with `schema`, in words the model can act on.
-fn schema_problems(schema: &Value, value: &Value) -> Option<String> {
-    let validator = match jsonschema::validator_for(schema) {
-        Ok(validator) => validator,
-        Err(error) => return Some(format!("the schema itself is invalid: {error}")),
-    };
-    let problems: Vec<String> = validator
-        .iter_errors(value)
-        .take(5)
-        .map(|error| format!("{} (at `{}`)", error, error.instance_path()))
-        .collect();
-    (!problems.is_empty()).then(|| problems.join("; "))
 }
