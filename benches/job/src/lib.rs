@@ -34,6 +34,8 @@ pub struct Job {
     pub delay: u64,
     /// Children that one lead delegates to at once; 0 if there is no lead.
     pub children: usize,
+    /// True to run the children one after the other.
+    pub one_at_a_time: bool,
     /// The path of the journal, for drivers that have one.
     pub journal: Option<PathBuf>,
     /// True for whole responses instead of streams, for drivers that support both.
@@ -60,6 +62,7 @@ impl Job {
                 "--steps" => job.steps = number(&value()),
                 "--delay" => job.delay = number(&value()) as u64,
                 "--children" => job.children = number(&value()),
+                "--one-at-a-time" => job.one_at_a_time = true,
                 "--journal" => job.journal = Some(value().into()),
                 "--whole" => job.whole = true,
                 "--cold" => job.cold = true,

@@ -54,6 +54,7 @@ const THOUSAND: &[&str] = &["--agents", "1000", "--steps", "3", "--rounds", "2"]
 const WAITING: &[&str] = &["--agents", "1000", "--steps", "0", "--delay", "100"];
 const WAITING_LONGER: &[&str] = &["--agents", "1000", "--steps", "3", "--delay", "100"];
 const LEAD: &[&str] = &["--children", "100", "--steps", "0"];
+const LEAD_IN_TURN: &[&str] = &["--children", "100", "--steps", "0", "--one-at-a-time"];
 const COLD: &[&str] = &["--cold"];
 const FEW_STEPS: &[&str] = &["--steps", "50", "--rounds", "4"];
 const STEPS: &[&str] = &["--steps", "200"];
@@ -93,6 +94,12 @@ const ROWS: &[Row] = &[
     Row { name: "… peak memory (MB)", job: WAITING_LONGER, read: |line| line.peak_kb / 1024.0, digits: 1 },
     Row { name: "delegate to 100: wall (ms)", job: LEAD, read: |line| line.wall_us / 1e3, digits: 1 },
     Row { name: "… CPU (ms)", job: LEAD, read: |line| line.cpu_us / 1e3, digits: 1 },
+    Row {
+        name: "delegate to 100, one after the other: CPU (ms)",
+        job: LEAD_IN_TURN,
+        read: |line| line.cpu_us / 1e3,
+        digits: 1,
+    },
     Row { name: "50 tool steps, CPU (ms)", job: FEW_STEPS, read: |line| cpu_ms_of_one(line, 50), digits: 2 },
     Row { name: "200 tool steps, CPU (ms)", job: STEPS, read: |line| cpu_ms_of_one(line, 200), digits: 1 },
     Row { name: "500 tool steps, CPU (ms)", job: MANY_STEPS, read: |line| cpu_ms_of_one(line, 500), digits: 1 },
@@ -120,8 +127,8 @@ impl Driver {
         vec![
             driver("bare loop on hyper, streamed", rivals.join("bare"), &[], false),
             driver("bare loop, not streamed", rivals.join("bare"), &["--whole"], false),
-            driver("**homing**, journal off", ours.join("bench-ours"), &[], false),
-            driver("**homing**, journal on", ours.join("bench-ours"), &[], true),
+            driver("**homing**, journal off", ours.join("bench-ours-without-journal"), &[], false),
+            driver("**homing**, journal on", ours.join("bench-ours-with-journal"), &[], true),
             driver("autoagents 0.4", rivals.join("autoagents"), &[], false),
             driver("tinyagents 2.1", rivals.join("tinyagents"), &[], false),
             driver("adk-rust 2.3", rivals.join("adk"), &[], false),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench_job::{ANSWER, Job, RESULT, TASK, TOOL, TOOL_DESCRIPTION};
-use homing::{AgentDefinition, Allow, Cap, Homing, Limit, Limits, Replay, Status, Task, tool_fn};
+use homing::{AgentDefinition, Allow, Cap, Homing, HomingBuilder, Limit, Limits, Replay, Status, Task, tool_fn};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -38,12 +38,23 @@ fn homing(job: &Job) -> Homing {
         .tool(step)
         .model("openai/bench")
         .keys(lookup)
-        .parallel(job.agents.max(job.children) + 1);
-    let builder = match &job.journal {
+        // A lead needs no slot while it waits.
+        .parallel(if job.one_at_a_time { 1 } else { job.agents.max(job.children) + 1 });
+    with_journal(builder, job).build().expect("everything is there")
+}
+
+#[cfg(feature = "journal")]
+fn with_journal(builder: HomingBuilder, job: &Job) -> HomingBuilder {
+    match &job.journal {
         Some(path) => builder.journal(path),
         None => builder,
-    };
-    builder.build().expect("everything is there")
+    }
+}
+
+#[cfg(not(feature = "journal"))]
+fn with_journal(builder: HomingBuilder, job: &Job) -> HomingBuilder {
+    assert!(job.journal.is_none(), "this driver was built without the journal");
+    builder
 }
 
 fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {

@@ -65,7 +65,11 @@ impl Agents {
             .instruction(prompt)
             .model(model.clone())
             .tool(tool)
-            .tool_execution_strategy(ToolExecutionStrategy::Parallel)
+            .tool_execution_strategy(if job.one_at_a_time {
+                ToolExecutionStrategy::Sequential
+            } else {
+                ToolExecutionStrategy::Parallel
+            })
             .max_iterations(u32::try_from(job.steps + 10).expect("few steps"));
         let agent: Arc<dyn Agent> = Arc::new(agent.build().expect("an agent"));
         let sessions = Arc::new(InMemorySessionService::new());

@@ -50,11 +50,15 @@ async fn lead(job: Job) -> String {
             return reply.text;
         }
         let mut children = JoinSet::new();
-        for at in 0..reply.calls.len() {
-            let job = job.clone();
-            children.spawn(async move { (at, worker(job).await) });
-        }
         let mut results = vec![String::new(); reply.calls.len()];
+        for (at, result) in results.iter_mut().enumerate() {
+            let job = job.clone();
+            if job.one_at_a_time {
+                *result = worker(job).await;
+            } else {
+                children.spawn(async move { (at, worker(job).await) });
+            }
+        }
         while let Some(ended) = children.join_next().await {
             let (at, answer) = ended.expect("no panic");
             results[at] = answer;

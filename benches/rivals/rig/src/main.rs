@@ -39,8 +39,9 @@ async fn do_round(openai: OpenAI, job: Job) {
                 .max_tokens(8192)
                 .tool(Delegate { worker, turns: job.steps + 5 })
                 .build();
+            let at_once = if job.one_at_a_time { 1 } else { children };
             agents.spawn(async move {
-                let run = lead.prompt(TASK).max_turns(5).tool_concurrency(children);
+                let run = lead.prompt(TASK).max_turns(5).tool_concurrency(at_once);
                 run.await.expect("an answer").output().to_owned()
             });
         }

@@ -12,7 +12,7 @@ use tinyagents::harness::{
     runtime::{AgentHarness, RunPolicy},
     tool::{Tool, ToolCall, ToolResult, ToolSchema},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 
 fn main() {
     let job = Job::from_args();
@@ -36,7 +36,8 @@ async fn do_round(model: Arc<OpenAiModel>, job: Job) {
             }
         }
         _ => {
-            let delegate = Arc::new(Delegate { worker, prompt: job.worker_prompt() });
+            let at_once = Semaphore::new(if job.one_at_a_time { 1 } else { job.children });
+            let delegate = Arc::new(Delegate { worker, prompt: job.worker_prompt(), at_once });
             agents.spawn(invoke(Arc::new(harness(&model, &job, delegate)), job.lead_prompt()));
         }
     }
@@ -84,6 +85,7 @@ impl Tool<()> for Step {
 struct Delegate {
     worker: Arc<AgentHarness<()>>,
     prompt: String,
+    at_once: Semaphore,
 }
 
 #[async_trait]
@@ -102,6 +104,7 @@ impl Tool<()> for Delegate {
     }
 
     async fn call(&self, _: &(), call: ToolCall) -> tinyagents::Result<ToolResult> {
+        let _turn = self.at_once.acquire().await.expect("it stays open");
         let answer = invoke(self.worker.clone(), self.prompt.clone()).await;
         Ok(ToolResult::text(call.id, "delegate", answer))
     }
