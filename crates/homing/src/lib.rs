@@ -43,7 +43,7 @@
 //! | feature | adds | default |
 //! |---|---|---|
 //! | `sqlite` | the journal on disk | yes |
-//! | `providers` | models of providers, and the offline model; without TLS only those on this machine | yes |
+//! | `providers` | models of providers, and the offline model; without TLS only those with `http://` addresses | yes |
 //! | `aws-lc-rs` | TLS for providers, also with post-quantum key exchange | yes |
 //! | `ring` | TLS by ring instead, which is smaller and is compiled faster; `aws-lc-rs` must be off | |
 //! | `http2` | one connection for all calls to a provider that supports HTTP/2 | yes |
