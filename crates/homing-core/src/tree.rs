@@ -159,6 +159,10 @@ impl RunTree {
         let parent = spawned.parent.and_then(|parent| position(self, parent));
         self.by_id.insert(id, at);
         let agent = self.learned.agent(&spawned.agent.name);
+        if self.runs.is_empty() {
+            // Most trees have one run, and a list that grows by itself begins with room for four.
+            self.runs.reserve_exact(1);
+        }
         self.runs.push(Run::new(id, place, Links { parent, index: at, agent, ..Links::default() }, spawned.clone()));
         if spawned.placed {
             self.placed.push(at);
