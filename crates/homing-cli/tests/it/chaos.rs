@@ -111,14 +111,15 @@ impl Play {
         let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
         let most = body["max_tokens"].as_u64().or(body["max_completion_tokens"].as_u64()).unwrap_or(4_096);
         let usage = (seen.body.len() as u64 / 6, (200 + self.roll(800)).min(most));
-        self.billed.fetch_add(usage.0 + usage.1, Ordering::Relaxed);
         let events = events(&self.deltas(&step), usage);
         let pause = Duration::from_millis(self.roll(40));
         if attempt < 3 && self.roll(6) == 0 {
             self.cuts.fetch_add(1, Ordering::Relaxed);
             let at = usize::try_from(self.roll(events.len() as u64 - 20)).unwrap();
+            self.billed.fetch_add(usage.0 + written(&events[..=at], usage.1), Ordering::Relaxed);
             return FakeResponse::cut_stream(&events, at + 1).after(pause);
         }
+        self.billed.fetch_add(usage.0 + usage.1, Ordering::Relaxed);
         FakeResponse::events(&events).after(pause)
     }
 
@@ -158,6 +159,18 @@ fn events(deltas: &[Value], (input, output): (u64, u64)) -> String {
     text + "data: [DONE]\n\n"
 }
 
+/// The output tokens that a provider has written when it has sent this part of a reply with `all` tokens. Hundreds of tokens
+/// for a few words that took no time would be a bill that no client can foresee from what it received.
+fn written(sent: &str, all: u64) -> u64 {
+    let events =
+        sent.split("\n\n").filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok());
+    let tokens = |event: &Value| match event.get("usage") {
+        Some(_) => all,
+        None => event["choices"][0]["delta"].to_string().len() as u64 / 8,
+    };
+    events.map(|event| tokens(&event)).sum::<u64>().min(all)
+}
+
 /// One round with its own provider and journal.
 struct Round {
     world: World,
@@ -168,7 +181,8 @@ struct Round {
 }
 
 impl Round {
-    fn new(children: usize, seed: u64, tally: &Totals) -> Self {
+    /// Each connection is reset after a number of bytes, if `resets`.
+    fn new(children: usize, seed: u64, resets: bool, tally: &Totals) -> Self {
         let play = Arc::new(Play {
             children,
             marker: format!("chaos-{}-{seed}", std::process::id()),
@@ -183,8 +197,8 @@ impl Round {
         world.write(".claude/agents/lead.md", LEAD);
         world.write(".claude/agents/worker.md", WORKER);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        // Every connection is reset after a number of bytes.
-        let fault = Fault::ResetAfter(60_000 + usize::try_from(play.roll(60_000)).unwrap());
+        let bytes = 60_000 + usize::try_from(play.roll(60_000)).unwrap();
+        let fault = if resets { Fault::ResetAfter(bytes) } else { Fault::None };
         let proxy = runtime.block_on(FaultProxy::start(&world.provider.url(), fault));
         let journal = world.home.path().join("journal.db");
         Self { world, play, proxy, _proxy_runtime: runtime, journal }
@@ -274,7 +288,7 @@ fn orphans(marker: &str) -> u64 {
 
 /// Kills the process repeatedly at random moments and resumes it each time.
 fn kills(seed: u64, tally: &mut Totals) {
-    let round = Round::new(12, seed, tally);
+    let round = Round::new(12, seed, true, tally);
     let mut command = round.begin(&[]);
     let times = 1 + round.play.roll(3);
     for _ in 0..times {
@@ -303,9 +317,10 @@ fn recorded(round: &Round) -> Output {
     round.command(&["resume", &id, "--json", "--model", "openai/gpt-4.1"]).output().unwrap()
 }
 
-/// Runs sixty-four children under a budget that is too small for them.
+/// Runs sixty-four children under a budget that is too small for them. There are no resets, because the provider bills the
+/// whole of a reply that a reset has cut.
 fn budget(seed: u64, tally: &mut Totals) {
-    let round = Round::new(64, seed, tally);
+    let round = Round::new(64, seed, false, tally);
     let limit = 60_000 + round.play.roll(60_000);
     let output = round.begin(&["--max-tokens", &limit.to_string()]).output().unwrap();
     let billed = round.play.billed.load(Ordering::Relaxed);
@@ -315,7 +330,7 @@ fn budget(seed: u64, tally: &mut Totals) {
 
 /// Fills the disk during a run and resumes it when there is space again.
 fn full_disk(seed: u64, tally: &mut Totals) {
-    let mut round = Round::new(12, seed, tally);
+    let mut round = Round::new(12, seed, true, tally);
     let Some(disk) = SmallDisk::mount() else { return };
     round.journal = disk.0.path().join("journal.db");
     let child = round.begin(&[]).spawn().unwrap();
